@@ -1,0 +1,185 @@
+"""Branches: what can be appended to, forked, moved and followed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+import msgspec
+
+from castlog import limits
+from castlog.core import Core
+from castlog.engine.base import ReadTxn
+from castlog.errors import Conflict, Invalid
+from castlog.event import Draft, Event
+from castlog.format import ids, names, rows
+from castlog.history import refs, sessions, timelines
+from castlog.history.refs import Place
+from castlog.view import View
+
+
+class Move(msgspec.Struct, frozen=True):
+    """An entry of a branch's reflog. `ts` is nanoseconds UTC; an id is None where nobody has needed it yet."""
+
+    n: int
+    ts: int
+    op: str
+    old_seq: int
+    old_id: str | None
+    new_seq: int
+    new_id: str | None
+    note: str
+
+
+class Branch(View):
+    """A named, movable reference inside a session. It holds on to the branch, whatever its name becomes."""
+
+    def __init__(self, core: Core, session: bytes, row: rows.Session, number: int) -> None:
+        self._core = core
+        self._session = session
+        self._row = row
+        self._number = number
+
+    @property
+    def name(self) -> str:
+        """The branch's name, read now; raises NotFound once it is deleted."""
+        with self._core.read() as txn:
+            return self._ref(txn).name
+
+    @property
+    def rev(self) -> str:
+        """The string that `store.branch` takes elsewhere."""
+        return f"{ids.show_session(self._session)}/{self.name}"
+
+    def append(
+        self,
+        type: str,  # noqa: A002 - the event's own word
+        payload: Any,
+        *,
+        call_id: str | None = None,
+        ts: int | None = None,
+        schema: int | None = None,
+        key: str | None = None,
+        expect: int | str | None = None,
+    ) -> Event:
+        """Append one event and return it; durable on return.
+
+        `key` is looked up before `expect`: the same key on the same history returns its first event and writes nothing.
+        Raises Invalid for what cannot be kept, Conflict when `expect` (seq or event id) is not the head, when the key
+        has another type or payload, or when the lock is not had in time; NotFound when the branch was deleted;
+        Unavailable when the store cannot be written.
+        """
+        return self.extend([Draft(type, payload, call_id, ts, schema, key)], expect=expect)[0]
+
+    def extend(
+        self, drafts: Iterable[Draft | tuple[str, Any] | Event], *, expect: int | str | None = None
+    ) -> list[Event]:
+        """Append several events in one atomic commit and return them; durable on return. Raises as `append` does."""
+        wanted = _expected(expect)
+        ready = [self._core.prepare(self._row, draft) for draft in drafts]
+        return self._core.append(self._number, self._row, ready, wanted)
+
+    def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
+        """Yield events after seq `after` (default: the head now) as they are appended, by any process.
+
+        Ends quietly when nothing came for `timeout` seconds. Raises Conflict when the branch moved off what was
+        yielded, NotFound when it was deleted. Wakes at most 20 times a second while nothing is written.
+        """
+        with self._core.read() as txn:
+            ref = self._ref(txn)
+            place = refs.place_at(txn, ref, ref.seq if after is None else after, ref.name)
+        return self._follow(place, timeout)
+
+    def reset(self, seq: int) -> None:
+        """Move the head back to `seq`; what came after stays in the reflog."""
+        now = self._core.clock()
+
+        def change(txn: Any) -> None:
+            ref = self._ref(txn)
+            refs.move(txn, self._number, refs.place_at(txn, ref, seq, ref.name), now=now, operation="reset")
+
+        self._core.update(change)
+
+    def rename(self, name: str) -> None:
+        """Give the branch another name; raises Conflict when it is taken."""
+        name = names.check_name(name, "branch name")
+        now = self._core.clock()
+        self._core.update(lambda txn: refs.rename(txn, self._number, name, now))
+
+    def delete(self) -> None:
+        """Put the branch into the trash. Its forks are not touched."""
+        now = self._core.clock()
+        self._core.update(lambda txn: refs.delete(txn, self._number, now))
+
+    def reflog(self) -> list[Move]:
+        """Return everything that moved this branch except appends, oldest first."""
+        with self._core.read() as txn:
+            moves = refs.reflog(txn, self._number)
+        return [
+            Move(n, m.ts, m.operation, m.old_seq, _shown(m.old_id), m.new_seq, _shown(m.new_id), m.note)
+            for n, m in enumerate(moves)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Branch {self.rev}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Branch):
+            return NotImplemented
+        return self._core is other._core and self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash((id(self._core), self._number))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a Branch belongs to an open store; pass its rev ({self.rev!r}) and use store.branch there")
+
+    def _ref(self, txn: ReadTxn) -> rows.Ref:
+        ref = refs.branch(txn, self._number)
+        sessions.read(txn, self._session)
+        return ref
+
+    def _place(self, txn: ReadTxn) -> Place:
+        ref = self._ref(txn)
+        return Place(ref.timeline, ref.seq, ref.id)
+
+    def _follow(self, place: Place, timeout: float | None) -> Iterator[Event]:
+        engine = self._core.engine
+        seen: int | None = None
+        pause = limits.FOLLOW_SECONDS_MIN
+        idle_since = time.monotonic()
+        while True:
+            version = engine.version()
+            if version != seen:
+                seen = version
+                with self._core.read() as txn:
+                    ref = self._ref(txn)
+                    stayed = ref.seq >= place.seq and timelines.owner(txn, ref.timeline, place.seq) == place.timeline
+                    if not stayed:
+                        head = self._point(txn, Place(ref.timeline, ref.seq, ref.id))
+                        raise Conflict(f"{ref.name} moved off seq {place.seq}; it is at {head.seq} now", head=head)
+                    owners = timelines.segments(txn, ref.timeline, place.seq + 1, ref.seq)
+                if owners:
+                    yield from self._walk(owners, None, reverse=False)
+                    place = Place(ref.timeline, ref.seq, ref.id)
+                    pause = limits.FOLLOW_SECONDS_MIN
+                    idle_since = time.monotonic()
+                    continue
+            left = None if timeout is None else idle_since + timeout - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            time.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 2, limits.FOLLOW_SECONDS_MAX)
+
+
+def _expected(expect: int | str | None) -> int | bytes | None:
+    if expect is None or (type(expect) is int and expect >= 0):
+        return expect
+    if isinstance(expect, str):
+        return ids.parse_digest(expect)
+    raise Invalid(f"expect is {expect!r}; give a seq or an event id", value=expect)
+
+
+def _shown(digest: bytes) -> str | None:
+    return ids.show_digest(digest) if digest else None

@@ -1,0 +1,204 @@
+"""What all handles of a store share: the engine, the secret, the clock; and the transactions of an append.
+
+This is the one place that decides what happens before, inside and after the transaction of an append. It knows
+nothing of names and revisions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import TypeVar
+
+from castlog import limits
+from castlog.engine.base import Engine, ReadTxn, WriteTxn
+from castlog.errors import Error
+from castlog.event import Event, Source
+from castlog.format import ids, rows
+from castlog.format.record import Record
+from castlog.history import drafts, pieces, reader, sealing, timelines, writer
+from castlog.history.drafts import Ready
+from castlog.history.objects import Objects
+from castlog.history.runs import Page
+from castlog.history.writer import Outcome
+from castlog.history.written import Written
+
+T = TypeVar("T")
+
+
+class _Restage(Exception):  # noqa: N818 - a signal inside this module
+    """A piece that was there when the append was prepared is gone."""
+
+
+class Core:
+    """The shared insides of a store's handles. Safe to share between threads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        secret: bytes,
+        *,
+        clock: Callable[[], int],
+        random: Callable[[int], bytes],
+        harness_version: str | None,
+    ) -> None:
+        self.engine = engine
+        self.objects = Objects(secret)
+        self.clock = clock
+        self.random = random
+        self.harness_version = harness_version
+        self._seals: list[sealing.Seal] = []
+        self._lock = threading.Lock()
+
+    def read(self) -> AbstractContextManager[ReadTxn]:
+        """Open a read transaction; leave it within milliseconds."""
+        return self.engine.read()
+
+    def update(self, change: Callable[[WriteTxn], T]) -> T:
+        """Run a repeatable change in a write transaction, with the chunks that wait; durable on return."""
+        with self._lock:
+            seals = list(self._seals)
+        if not seals:
+            return self.engine.update(change)
+
+        def both(txn: WriteTxn) -> T:
+            for seal in seals:
+                sealing.apply(txn, self.objects, seal)
+            return change(txn)
+
+        result = self.engine.update(both)
+        with self._lock:
+            self._seals = [seal for seal in self._seals if seal not in seals]
+        return result
+
+    def fetch(self, digests: Sequence[bytes]) -> bytes:
+        """Return the payload that pieces make up, in a transaction of its own; raises Corrupt."""
+        with self.read() as txn:
+            return pieces.join(txn, self.objects, digests)
+
+    def prepare(self, session: rows.Session, draft: object) -> Ready:
+        """Return a draft checked, encoded and committed to; raises Invalid."""
+        return drafts.prepare(
+            draft,
+            salt=session.salt,
+            secret=self.objects.secret,
+            clock=self.clock,
+            harness_version=self.harness_version,
+        )
+
+    def append(
+        self, branch: int, session: rows.Session, ready: Sequence[Ready], expect: int | bytes | None = None
+    ) -> list[Event]:
+        """Append to a branch in one transaction, all or nothing; durable on return. Returns every draft's event.
+
+        Raises Conflict (`expect`, keys, the lock), NotFound (deleted), Unavailable (disk, read-only).
+        """
+        if not ready:
+            return []
+        while True:
+            try:
+                ref, outcome = self._append(branch, session, ready, expect)
+                break
+            except _Restage:
+                continue
+        written = Written(outcome.new)
+        first = outcome.new[0].seq if outcome.new else 0
+        session_id = ids.show_session(ref.session)
+        events = []
+        for timeline, seq in outcome.places:
+            if timeline != timelines.GENESIS:
+                events.append(self.event(ref.session, session, ref.name, timeline, seq))
+            else:
+                record = outcome.new[seq - first].tail.record
+                events.append(make_event(session_id, ref.name, seq, record, written, seq - first))
+        return events
+
+    def event(self, session_id: bytes, session: rows.Session, name: str, timeline: int, seq: int) -> Event:
+        """Return the event at a place its timeline owns, as read through `name`; raises Corrupt."""
+        with self.read() as txn:
+            run = reader.run_at(txn, self.objects, session.salt, timeline, seq)
+        index = seq - run.first
+        page = Page(run, self.fetch, bulk=False)
+        return make_event(ids.show_session(session_id), name, seq, run.records[index], page, index)
+
+    def close(self) -> None:
+        """Write chunks that wait, if that can be done now, and release the engine."""
+        if self._seals and not self.engine.read_only:
+            with suppress(Error):  # they are only another form of what is durable already
+                self.update(lambda txn: None)
+        self.engine.close()
+
+    def _append(
+        self, branch: int, session: rows.Session, ready: Sequence[Ready], expect: int | bytes | None
+    ) -> tuple[rows.Ref, Outcome]:
+        cut = {digest: data for draft in ready for digest, data in draft.pieces}
+        packs = self._stage(cut)
+        weight = sum(len(draft.payload) for draft in ready if not draft.pieces) + 100 * len(ready)
+        plan = None
+        if weight >= limits.SEAL_BYTES or len(ready) >= limits.SEAL_EVENTS:
+            with self.read() as txn:
+                before = writer.state(txn, self.objects, branch)
+                planned = writer.chain(txn, self.objects, before, ready, expect)
+                batch = sealing.prepare_batch(txn, self.objects, before, planned) if planned.new else None
+            if batch is not None:
+                plan = (before, planned, *batch)
+        now = self.clock()
+
+        def change(txn: WriteTxn) -> tuple[rows.Ref, Outcome, int, rows.Tail | None]:
+            at = writer.state(txn, self.objects, branch)
+            good = plan if plan is not None and plan[0] == at else None
+            outcome = good[1] if good else writer.chain(txn, self.objects, at, ready, expect)
+            if not outcome.new:
+                return at.ref, outcome, 0, None
+            pieces.write(txn, self.objects, packs)
+            if pieces.missing(txn, cut):
+                raise _Restage
+            if good:
+                timeline, tail = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)
+            else:
+                timeline, tail = writer.commit(txn, at, outcome, now)
+            return at.ref, outcome, timeline, tail
+
+        ref, outcome, timeline, tail = self.update(change)
+        if tail is not None and sealing.due(tail):
+            self._prepare_seal(session, timeline)
+        return ref, outcome
+
+    def _stage(self, cut: dict[bytes, bytes]) -> list[pieces.Pack]:
+        """Compress the pieces that are new; write those of very large appends ahead, and return the rest."""
+        if not cut:
+            return []
+        with self.read() as txn:
+            new = pieces.missing(txn, cut)
+        packs = list(pieces.pack(self.objects.secret, new, cut))
+        if sum(pack.size for pack in packs) <= limits.AHEAD_BYTES:
+            return packs
+        for pack in packs:
+            self.update(lambda txn, pack=pack: pieces.write(txn, self.objects, [pack]))  # type: ignore[misc]
+        return []
+
+    def _prepare_seal(self, session: rows.Session, timeline: int) -> None:
+        """Encode a full open chunk; the next transaction writes it."""
+        with self.read() as txn:
+            seal = sealing.prepare(txn, self.objects, session, timeline)
+        if seal is not None:
+            with self._lock:
+                self._seals = [old for old in self._seals if old.timeline != timeline] + [seal]
+
+
+def make_event(session_id: str, name: str, seq: int, record: Record, source: Source, index: int) -> Event:
+    """Return an event from its record and the source of its payload and id."""
+    return Event(
+        session_id,
+        name,
+        seq,
+        record.ts,
+        record.type,
+        record.schema,
+        record.harness_version,
+        record.call_ids,
+        record.key,
+        source,
+        index,
+    )

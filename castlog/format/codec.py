@@ -1,0 +1,228 @@
+"""Payloads: JSON values to bytes and back, and the refusal of everything that would not come back the same.
+
+A payload is checked once, before anything is written. The check walks the value level by level with C-speed
+set operations; only when it finds something odd does it walk again, slowly, to name the path. It never recurses:
+how deep the caller's stack stands must not decide what can be stored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import msgspec
+
+from castlog.errors import Invalid
+from castlog.limits import DEPTH_MAX, EVENT_BYTES_MAX
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_JSON = _SCALARS | {dict, list}
+_SMALL_INT = 1 << 63
+_INT_DIGITS_MAX = 4300  # the interpreter's own bound on turning digits into an int
+
+
+def encode(value: Any) -> bytes:
+    """Return the JSON bytes of a value; raises Invalid, naming the path, for one that would not come back the same."""
+    _check(value)
+    try:
+        data = _encode(value)
+    except UnicodeEncodeError as exc:
+        _refuse(value, exc)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as exc:
+        _refuse(value, exc)
+    return _bounded(data)
+
+
+def decode(data: bytes) -> Any:
+    """Return the value of JSON bytes that were validated when they were stored."""
+    return _decode(data)
+
+
+def validate(data: bytes) -> None:
+    """Check foreign JSON bytes: one value, valid UTF-8, no duplicate keys, nothing that would not come back the same.
+
+    White space around the value is allowed. Raises Invalid with the reason and, where it has one, the path.
+    """
+    _bounded(data)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Invalid(f"not UTF-8 at byte {exc.start}", offset=exc.start) from exc
+    try:
+        value = _decode(data)
+    except RecursionError:
+        _check_depth(text)
+        raise
+    except msgspec.MsgspecError as exc:
+        raise Invalid(f"not JSON that can be kept: {exc}") from exc
+    except ValueError as exc:
+        raise Invalid("an integer has more digits than JSON readers carry (4,300 at most)") from exc
+    _check(value)
+    if text.count('"') >= 4:
+        _check_keys(text)
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > EVENT_BYTES_MAX:
+        raise Invalid(
+            f"the payload is {len(data):,} bytes; an event holds at most {EVENT_BYTES_MAX:,}",
+            size=len(data),
+            limit=EVENT_BYTES_MAX,
+        )
+    return data
+
+
+def _check(value: Any) -> None:
+    """Raise Invalid unless `value` is plain JSON, at most DEPTH_MAX levels deep."""
+    level = [value]
+    for depth in range(DEPTH_MAX + 1):
+        kinds = set(map(type, level))
+        if not kinds <= _JSON:
+            _refuse(value)
+        if float in kinds and not all(math.isfinite(x) for x in level if type(x) is float):
+            _refuse(value)
+        if int in kinds and not all(-_SMALL_INT <= x < _SMALL_INT for x in level if type(x) is int):
+            _check_integers(value, level)
+        if dict not in kinds and list not in kinds:
+            return
+        if depth == DEPTH_MAX:
+            break
+        below: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                if not set(map(type, item)) <= {str}:
+                    _refuse(value)
+                below.extend(item.values())
+            elif type(item) is list:
+                below.extend(item)
+        if not below:
+            return
+        level = below
+    _refuse(value)
+
+
+def _check_integers(value: Any, level: list[Any]) -> None:
+    """Raise Invalid if an integer is longer than any reader turns back into one."""
+    bound = 10**_INT_DIGITS_MAX
+    if any(type(x) is int and not -bound < x < bound for x in level):
+        _refuse(value)
+
+
+def _refuse(value: Any, cause: Exception | None = None) -> NoReturn:
+    """Find what is wrong with `value` and raise Invalid naming its path."""
+    for path, problem in _problems(value):
+        raise Invalid(f"{path}: {problem}", path=path) from cause
+    raise Invalid(f"the payload cannot be written as JSON: {cause}") from cause
+
+
+def _problems(value: Any) -> Iterator[tuple[str, str]]:
+    stack: list[tuple[str, Any, int]] = [("$", value, 0)]
+    while stack:
+        path, item, depth = stack.pop()
+        kind = type(item)
+        if kind is dict or kind is list:
+            if depth >= DEPTH_MAX:
+                yield _shorten(path), f"nested deeper than {DEPTH_MAX} levels; flatten it"
+                return
+            pairs = item.items() if kind is dict else enumerate(item)
+            children = []
+            for name, child in pairs:
+                if kind is dict and type(name) is not str:
+                    yield path, f"the key {name!r} would come back as a string; write it as one"
+                elif isinstance(name, str) and (bad := _surrogate(name)) is not None:
+                    yield path, f"a key holds the lone surrogate {bad}, which is not text; replace it"
+                else:
+                    children.append((f"{path}{_step(name)}", child, depth + 1))
+            stack.extend(reversed(children))
+        elif kind is float and not math.isfinite(item):
+            yield path, f"{item} is not JSON; write null or a string"
+        elif kind is int and abs(item) >= 10**_INT_DIGITS_MAX:
+            yield path, f"an integer of more than {_INT_DIGITS_MAX:,} digits does not come back; write a string"
+        elif kind is str and (bad := _surrogate(item)) is not None:
+            yield path, f"the lone surrogate {bad} is not text; replace it or send the bytes as base64"
+        elif kind is bytes:
+            yield path, "bytes are not JSON; send them as castlog.attachment does"
+        elif kind not in _SCALARS:
+            yield path, f"a {kind.__name__} would not come back as one; convert it to a plain JSON value"
+
+
+def _surrogate(text: str) -> str | None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        return f"U+{ord(text[exc.start]):04X}"
+    return None
+
+
+def _step(name: str | int) -> str:
+    if isinstance(name, int):
+        return f"[{name}]"
+    return f".{name}" if name.isidentifier() else f"[{json.dumps(name)}]"
+
+
+def _shorten(path: str) -> str:
+    return path if len(path) <= 80 else f"{path[:76]}..."
+
+
+def _check_depth(text: str) -> None:
+    """Raise Invalid when the brackets outside strings nest deeper than DEPTH_MAX."""
+    depth = 0
+    position = 0
+    end = len(text)
+    while position < end:
+        character = text[position]
+        if character == '"':
+            position = _string_end(text, position)
+            continue
+        if character in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise Invalid(f"nested deeper than {DEPTH_MAX} levels; flatten it", depth=depth)
+        elif character in "]}":
+            depth -= 1
+        position += 1
+
+
+def _string_end(text: str, start: int) -> int:
+    """Return the position after the string literal that opens at `start`."""
+    position = start + 1
+    while True:
+        quote = text.find('"', position)
+        if quote < 0:
+            return len(text)
+        slashes = quote
+        while text[slashes - 1] == "\\":
+            slashes -= 1
+        if (quote - slashes) % 2 == 0:
+            return quote + 1
+        position = quote + 1
+
+
+def _check_keys(text: str) -> None:
+    """Raise Invalid when an object in valid JSON text has a key twice."""
+    try:
+        json.loads(text, object_pairs_hook=_unique)
+    except _Duplicate as exc:
+        raise Invalid(
+            f"the key {exc.key!r} occurs twice in one object; only one of them would come back", key=exc.key
+        ) from None
+
+
+class _Duplicate(Exception):  # noqa: N818 - a signal between the two functions here, never seen outside
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    keys = {key for key, _ in pairs}
+    if len(keys) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Duplicate(key)
+            seen.add(key)

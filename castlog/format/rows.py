@@ -1,0 +1,317 @@
+"""Tables: the key and the value of every row.
+
+All tables lie in one ordered map; a key is a table's letter and big-endian fields of fixed width, so that byte order is
+the order people mean. A value is a MessagePack array and ends with a CRC-32 over key and value: the engine has no
+checksums of its own, and a row that moved or changed must not be believed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Generic, TypeVar
+
+import msgspec
+
+from castlog.errors import Corrupt
+from castlog.format.chunk import OpenCall
+from castlog.format.identity import short_digest
+
+# The version of everything in this folder. A store says which one wrote it; see FORMAT.md.
+OLDEST_READ = 1
+NEWEST_READ = 1
+WRITTEN = 1
+
+CRC_BYTES = 4
+
+
+class Meta(msgspec.Struct, frozen=True, array_like=True):
+    """The store itself: format version, secret, and when it was made."""
+
+    version: int
+    secret: bytes
+    created: int
+
+
+class Counters(msgspec.Struct, frozen=True, array_like=True):
+    """The next number of each kind. Numbers are never used twice, not even after gc."""
+
+    branch: int = 1
+    timeline: int = 1
+    object: int = 1
+    trashed: int = 1
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """HEAD: the branch that `checkout` made current."""
+
+    session: bytes
+    branch: int
+
+
+class ParentCall(msgspec.Struct, frozen=True, array_like=True):
+    """The call that started a session. All but `id` is for finding it; the id is what genesis covers."""
+
+    session: bytes
+    seq: int
+    call_id: str | None
+    id: bytes
+
+
+class Session(msgspec.Struct, frozen=True, array_like=True):
+    """A session: what genesis covers, and what people may change."""
+
+    created: int
+    salt: bytes
+    genesis: bytes
+    title: str
+    labels: dict[str, str]
+    origin: str | None = None
+    parent: ParentCall | None = None
+    deleted: int | None = None
+
+
+class Activity(msgspec.Struct, frozen=True, array_like=True):
+    """What a listing shows of a session and an append changes.
+
+    `active` is the newest event time, `appended` when castlog last wrote to it; `size` counts payload bytes.
+    """
+
+    active: int
+    appended: int
+    events: int
+    size: int
+    branches: int
+
+
+class Name(msgspec.Struct, frozen=True, array_like=True):
+    """What a name means: a branch by its number, or (branch 0) a tag fixed to a place."""
+
+    branch: int
+    timeline: int = 0
+    seq: int = 0
+    id: bytes = b""
+
+
+class Ref(msgspec.Struct, frozen=True, array_like=True):
+    """A branch: the truth about its head. `id` is empty until somebody needs the id of a fork point inside a chunk."""
+
+    session: bytes
+    name: str
+    timeline: int
+    seq: int
+    id: bytes
+    created: int
+    deleted: int | None = None
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of a branch's reflog: everything that moved it except appends."""
+
+    ts: int
+    operation: str
+    old_timeline: int
+    old_seq: int
+    old_id: bytes
+    new_timeline: int
+    new_seq: int
+    new_id: bytes
+    note: str = ""
+
+
+class Timeline(msgspec.Struct, frozen=True, array_like=True):
+    """The run of events one branch wrote since it forked. Never changes.
+
+    `parent` 0 means it starts at the session's genesis. `jump` is the skew-binary jump pointer (Myers 1983, "An
+    applicative random-access stack"); `open` are the calls in flight at the fork point.
+    """
+
+    session: bytes
+    parent: int
+    fork_seq: int
+    fork_id: bytes
+    depth: int
+    jump: int
+    open: tuple[OpenCall, ...] = ()
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True):
+    """Where a timeline ends: its last seq and id never fall. Events after `sealed` lie in the open chunk."""
+
+    last: int
+    last_id: bytes
+    sealed: int
+    size: int
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """Where a sealed chunk lies, and the ids at both ends. Its last seq is in the key."""
+
+    first: int
+    object: int
+    offset: int
+    length: int
+    parent: bytes
+    last_id: bytes
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Where a piece lies: a stretch of an object."""
+
+    object: int
+    offset: int
+    length: int
+
+
+class Calls(msgspec.Struct, frozen=True, array_like=True):
+    """The calls in flight at a timeline's end: a cache, the log is the truth."""
+
+    open: tuple[OpenCall, ...]
+
+
+class Seq(msgspec.Struct, frozen=True, array_like=True):
+    """A seq, for an idempotency key."""
+
+    seq: int
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """The session that came from a foreign id."""
+
+    origin: str
+    session: bytes
+
+
+class Child(msgspec.Struct, frozen=True, array_like=True):
+    """A sub-agent's session, under the session whose call started it."""
+
+    call_id: str | None
+
+
+class Trash(msgspec.Struct, frozen=True, array_like=True):
+    """A deleted session (branch 0) or branch, newest last."""
+
+    deleted: int
+    session: bytes
+    branch: int
+
+
+RowType = TypeVar("RowType", bound=msgspec.Struct)
+
+_encode = msgspec.msgpack.Encoder().encode
+_crc = struct.Struct("<I")
+
+
+class Table(Generic[RowType]):
+    """A table: makes its keys, encodes and decodes its rows. `layout` is a struct format without the letter."""
+
+    def __init__(self, letter: bytes, layout: str, row: type[RowType]) -> None:
+        self.letter = letter
+        self.row = row
+        self._struct = struct.Struct(">c" + layout)
+        self._decode = msgspec.msgpack.Decoder(row).decode
+
+    def key(self, *fields: int | bytes) -> bytes:
+        """Return the key of the row with these fields."""
+        return self._struct.pack(self.letter, *fields)
+
+    def fields(self, key: bytes) -> tuple[int | bytes, ...]:
+        """Return the fields of a key, the letter left out."""
+        return self._struct.unpack(key)[1:]
+
+    def encode(self, key: bytes, row: RowType) -> bytes:
+        """Return a row's bytes."""
+        body = _encode(row)
+        return body + _crc.pack(zlib.crc32(body, zlib.crc32(key)))
+
+    def decode(self, key: bytes, value: bytes) -> RowType:
+        """Return the row; raises Corrupt when its checksum or shape is wrong."""
+        body = value[:-CRC_BYTES]
+        if _crc.pack(zlib.crc32(body, zlib.crc32(key))) != value[-CRC_BYTES:]:
+            raise Corrupt(f"a row of table {self.name} fails its checksum", table=self.name, key=key.hex())
+        try:
+            return self._decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+            raise Corrupt(f"a row of table {self.name} does not decode", table=self.name, key=key.hex()) from exc
+
+    @property
+    def name(self) -> str:
+        """The table's name in messages."""
+        return self.row.__name__.lower()
+
+
+# The tables. On disk: DO NOT CHANGE a letter or a layout; add a table or raise the version.
+META = Table(b"M", "", Meta)
+COUNTERS = Table(b"N", "", Counters)
+HEAD = Table(b"H", "", Head)
+SESSIONS = Table(b"S", "16s", Session)
+ACTIVITY = Table(b"A", "16s", Activity)
+ORIGINS = Table(b"O", "16s", Origin)
+CHILDREN = Table(b"L", "16s16s", Child)
+REFS = Table(b"R", "Q", Ref)
+REFLOG = Table(b"G", "QQ", Move)
+TIMELINES = Table(b"T", "Q", Timeline)
+TAILS = Table(b"E", "Q", Tail)
+CHUNKS = Table(b"C", "QQ", Chunk)
+PIECES = Table(b"P", "32s", Piece)
+KEYS = Table(b"K", "16s16sQ", Seq)
+IN_FLIGHT = Table(b"F", "Q", Calls)
+TRASH = Table(b"D", "Q", Trash)
+
+# Three tables whose values or keys are not of that form.
+_NAME_LETTER = b"B"  # session, then the name's UTF-8
+_RECORD = struct.Struct(">cQQ")  # timeline, seq -> a record, which its event id checks
+_PART = struct.Struct(">cQH")  # object, part -> bytes, which the object's digest checks
+
+
+class _Names(Table[Name]):
+    def __init__(self) -> None:
+        super().__init__(_NAME_LETTER, "16s", Name)
+
+    def of(self, session: bytes, name: str) -> bytes:
+        """Return the key of a name."""
+        return self.key(session) + name.encode("utf-8")
+
+    def name_in(self, key: bytes) -> str:
+        """Return the name in a key."""
+        return key[self._struct.size :].decode("utf-8")
+
+
+NAMES = _Names()
+
+
+def record_key(timeline: int, seq: int) -> bytes:
+    """Return the key of a record in a timeline's open chunk."""
+    return _RECORD.pack(b"V", timeline, seq)
+
+
+def record_seq(key: bytes) -> int:
+    """Return the seq in a record's key."""
+    seq: int = _RECORD.unpack(key)[2]
+    return seq
+
+
+def part_key(number: int, part: int) -> bytes:
+    """Return the key of a part of an object."""
+    return _PART.pack(b"X", number, part)
+
+
+def format_version(value: bytes) -> int:
+    """Return the format version in the META row of any version, newer ones included: its first field, always."""
+    try:
+        version = msgspec.msgpack.decode(value[:-CRC_BYTES])[0]
+    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError) as exc:
+        raise Corrupt("the row that says the store's format does not decode") from exc
+    if type(version) is not int:
+        raise Corrupt("the row that says the store's format holds no number")
+    return version
+
+
+def key_digest(key: str) -> bytes:
+    """Return what stands for an idempotency key or an origin in a table key."""
+    return short_digest(key)
+
+
+def after(prefix: bytes) -> bytes:
+    """Return the first key that no longer begins with `prefix`; a prefix here never ends in only 0xff bytes."""
+    return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")

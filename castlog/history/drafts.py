@@ -1,0 +1,116 @@
+"""Drafts made ready: checked, encoded, committed to and cut, all before any lock is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from castlog import limits
+from castlog.errors import Invalid
+from castlog.event import Draft, Event, Raw
+from castlog.format import codec, identity, names
+from castlog.history import pieces
+from castlog.history.calls import OPENING
+
+TS_MIN, TS_MAX = -(1 << 63), (1 << 63) - 1
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A draft ready to be written. `pieces` is empty when the payload lies inline; else it holds (digest, bytes)."""
+
+    ts: int
+    type: str
+    schema: int
+    harness_version: str | None
+    call_ids: tuple[str, ...]
+    key: str | None
+    payload: bytes
+    commitment: bytes
+    pieces: tuple[tuple[bytes, bytes], ...] = ()
+
+    @property
+    def needs_call_id(self) -> bool:
+        """Whether the event opens a call that was given no id; it then gets `c<seq>`."""
+        return not self.call_ids and self.type in OPENING
+
+
+def prepare(
+    draft: object, *, salt: bytes, secret: bytes, clock: Callable[[], int], harness_version: str | None
+) -> Ready:
+    """Return what a caller handed to append or extend, ready to be written; raises Invalid.
+
+    An Event gives its type, payload, call ids and schema; its time is new and its key is dropped.
+    """
+    item = _as_draft(draft)
+    payload = _payload_bytes(item.payload)
+    call_ids = item.call_ids or (() if item.call_id is None else (item.call_id,))
+    if item.call_id is not None and item.call_ids and item.call_id not in item.call_ids:
+        raise Invalid("call_id is not among call_ids; give one of the two", call_id=item.call_id)
+    if len(call_ids) > limits.CALLS_PER_EVENT_MAX:
+        raise Invalid(f"{len(call_ids)} call ids; an event carries at most {limits.CALLS_PER_EVENT_MAX}")
+    ts = clock() if item.ts is None else item.ts
+    schema = 1 if item.schema is None else item.schema
+    if type(ts) is not int or not TS_MIN <= ts <= TS_MAX:
+        raise Invalid(f"ts is {ts!r}; give nanoseconds since 1970 as an int", value=ts)
+    if type(schema) is not int or not 1 <= schema < 1 << 31:
+        raise Invalid(f"schema is {schema!r}; give a whole number from 1 on", value=schema)
+    return seal(
+        salt,
+        secret,
+        payload,
+        ts=ts,
+        type=names.check_type(item.type),
+        schema=schema,
+        harness_version=names.check_harness_version(item.harness_version) or harness_version,
+        call_ids=tuple(dict.fromkeys(names.check_call_id(call_id) for call_id in call_ids)),
+        key=None if item.key is None else names.check_key(item.key),
+    )
+
+
+def seal(
+    salt: bytes,
+    secret: bytes,
+    payload: bytes,
+    *,
+    ts: int,
+    type: str,  # noqa: A002 - the field's name
+    schema: int,
+    harness_version: str | None,
+    call_ids: tuple[str, ...],
+    key: str | None,
+) -> Ready:
+    """Return checked parts as a Ready: the payload committed to, and cut if it is large."""
+    large = len(payload) >= limits.PIECE_PAYLOAD_BYTES_MIN
+    return Ready(
+        ts,
+        type,
+        schema,
+        harness_version,
+        call_ids,
+        key,
+        payload,
+        identity.commitment(salt, payload),
+        tuple(pieces.cut(secret, payload)) if large else (),
+    )
+
+
+def _as_draft(draft: object) -> Draft:
+    if isinstance(draft, Draft):
+        return draft
+    if isinstance(draft, Event):
+        if draft.redacted:
+            raise Invalid(f"seq {draft.seq} is redacted; what is gone cannot be copied", seq=draft.seq)
+        return Draft(draft.type, Raw(draft.raw), schema=draft.schema, call_ids=draft.call_ids)
+    if isinstance(draft, tuple) and len(draft) == 2:
+        return Draft(*draft)
+    raise Invalid(f"a {type(draft).__name__} cannot be appended; give a Draft, an Event or (type, payload)")
+
+
+def _payload_bytes(payload: object) -> bytes:
+    if isinstance(payload, Raw):
+        if not isinstance(payload.data, bytes):
+            raise Invalid(f"Raw holds a {type(payload.data).__name__}; give bytes")
+        codec.validate(payload.data)
+        return payload.data
+    return codec.encode(payload)

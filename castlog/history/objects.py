@@ -1,0 +1,71 @@
+"""Objects in the map: written in parts, read whole, checked, and kept decoded while they are in use."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from castlog import limits
+from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.errors import Corrupt
+from castlog.format import objects as fmt
+from castlog.format import rows
+from castlog.history.tables import take_number
+
+
+class Cache:
+    """Decoded values by key, the least recently used dropped beyond a number of bytes. Shared by threads."""
+
+    def __init__(self, bytes_max: int = limits.CACHE_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], tuple[Any, int]]) -> Any:
+        """Return the value kept under `key`; otherwise `make` gives it and its size in bytes."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return entry[0]
+        entry = make()
+        with self._lock:
+            if key not in self._entries:
+                self._entries[key] = entry
+                self._bytes += entry[1]
+                while self._bytes > self._bytes_max and len(self._entries) > 1:
+                    self._bytes -= self._entries.popitem(last=False)[1][1]
+        return entry[0]
+
+
+class Objects:
+    """The objects of one store: what its secret opens, with a cache of those in use."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+        self.cache = Cache()
+
+    def read(self, txn: ReadTxn, number: int) -> fmt.Object:
+        """Return an object, its digest checked; raises Corrupt naming it."""
+        return read(txn, self.secret, number)
+
+    def write(self, txn: WriteTxn, blob: bytes) -> int:
+        """Write an encoded object under a new number and return the number."""
+        number = take_number(txn, "object")
+        for part, data in enumerate(fmt.split(blob)):
+            txn.put(rows.part_key(number, part), data)
+        return number
+
+
+def read(txn: ReadTxn, secret: bytes, number: int) -> fmt.Object:
+    """Return the object with this number, its digest checked; raises Corrupt naming it."""
+    parts = [data for _, data in txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))]
+    if not parts:
+        raise Corrupt(f"object {number} is missing", object=number)
+    try:
+        return fmt.decode(secret, parts[0] if len(parts) == 1 else b"".join(parts))
+    except Corrupt as exc:
+        raise Corrupt(f"object {number}: {exc}", object=number) from exc

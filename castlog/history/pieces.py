@@ -1,0 +1,99 @@
+"""Large payloads: cut by content into pieces, each stored once.
+
+The cuts come from FastCDC (Xia et al. 2016), so that an insertion moves few of them. The new pieces of one commit lie
+together in packs: compressed alone, small pieces would lose most of what the repetition between them is worth.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from pyfastcdc import FastCDC
+
+from castlog import limits
+from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.errors import Corrupt
+from castlog.format import objects as fmt
+from castlog.format import rows
+from castlog.history import tables
+from castlog.history.objects import Objects
+
+_own = threading.local()  # a cutter is not safe to share
+
+
+class Pack(msgspec.Struct, frozen=True):
+    """New pieces ready to be written: one object's bytes, and each piece's place in it."""
+
+    blob: bytes
+    size: int
+    places: tuple[tuple[bytes, int, int], ...]
+
+
+def cut(secret: bytes, payload: bytes) -> list[tuple[bytes, bytes]]:
+    """Return a payload's pieces in order as (digest, bytes)."""
+    try:
+        cutter: FastCDC = _own.cutter
+    except AttributeError:
+        cutter = _own.cutter = FastCDC(
+            avg_size=limits.PIECE_BYTES_MEAN,
+            min_size=limits.PIECE_BYTES_MIN,
+            max_size=limits.PIECE_BYTES_MAX,
+        )
+    view = memoryview(payload)
+    pieces = []
+    for chunk in cutter.cut_buf(payload):
+        data = bytes(view[chunk.offset : chunk.offset + chunk.length])
+        pieces.append((fmt.digest(secret, fmt.PIECE, data), data))
+    assert sum(len(data) for _, data in pieces) == len(payload)
+    return pieces
+
+
+def missing(txn: ReadTxn, digests: Iterable[bytes]) -> list[bytes]:
+    """Return those of the digests that no piece in the store has, in order, each once."""
+    return [d for d in dict.fromkeys(digests) if txn.get(rows.PIECES.key(d)) is None]
+
+
+def pack(secret: bytes, digests: Iterable[bytes], pieces: Mapping[bytes, bytes]) -> Iterator[Pack]:
+    """Yield packs of at most about PACK_BYTES that hold these pieces, compressed together."""
+    places: list[tuple[bytes, int, int]] = []
+    data = bytearray()
+    for digest in digests:
+        piece = pieces[digest]
+        places.append((digest, len(data), len(piece)))
+        data += piece
+        if len(data) >= limits.PACK_BYTES:
+            yield Pack(fmt.encode(secret, fmt.PACK, bytes(data)), len(data), tuple(places))
+            places, data = [], bytearray()
+    if places:
+        yield Pack(fmt.encode(secret, fmt.PACK, bytes(data)), len(data), tuple(places))
+
+
+def write(txn: WriteTxn, objects: Objects, packs: Iterable[Pack]) -> None:
+    """Write packs and the index of their pieces; what another writer stored meanwhile keeps its place."""
+    for item in packs:
+        new = [place for place in item.places if txn.get(rows.PIECES.key(place[0])) is None]
+        if not new:
+            continue
+        number = objects.write(txn, item.blob)
+        for digest, offset, length in new:
+            tables.put(txn, rows.PIECES, rows.Piece(number, offset, length), digest)
+
+
+def join(txn: ReadTxn, objects: Objects, digests: Iterable[bytes]) -> bytes:
+    """Return the payload these pieces make up; raises Corrupt naming the piece or object that fails."""
+    return b"".join(_read(txn, objects, digest) for digest in digests)
+
+
+def _read(txn: ReadTxn, objects: Objects, digest: bytes) -> bytes:
+    place = tables.get(txn, rows.PIECES, digest)
+    if place is None:
+        raise Corrupt(f"piece {digest.hex()[:16]} is missing", digest=digest.hex())
+
+    def load() -> tuple[bytes, int]:
+        data = objects.read(txn, place.object).data
+        return data, len(data)
+
+    data: bytes = objects.cache.get(place.object, load)
+    return data[place.offset : place.offset + place.length]

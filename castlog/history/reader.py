@@ -1,0 +1,156 @@
+"""Reading a place in a history: the run that holds a seq, ids, and the calls in flight."""
+
+from __future__ import annotations
+
+from castlog import limits
+from castlog.engine.base import ReadTxn
+from castlog.errors import Corrupt
+from castlog.format import chunk, rows
+from castlog.format import objects as fmt
+from castlog.format.chunk import OpenCall
+from castlog.format.record import TailRecord, decode_tail
+from castlog.history import calls, tables, timelines
+from castlog.history.objects import Objects
+from castlog.history.runs import OpenRun, Run, SealedRun
+from castlog.history.timelines import GENESIS
+
+
+def tail_of(txn: ReadTxn, timeline: int) -> rows.Tail:
+    """Return where a timeline ends; raises Corrupt when its row is missing."""
+    row = tables.get(txn, rows.TAILS, timeline)
+    if row is None:
+        raise Corrupt(f"the end of timeline {timeline} is missing", timeline=timeline)
+    return row
+
+
+def run_at(
+    txn: ReadTxn,
+    objects: Objects,
+    salt: bytes,
+    timeline: int,
+    seq: int,
+    *,
+    wanted: int = 1,
+    reverse: bool = False,
+) -> Run:
+    """Return a run of `timeline`'s own events that includes `seq`.
+
+    A sealed event comes with its whole chunk; of an open chunk up to `wanted` events are read, from `seq` on, or up to
+    it with `reverse`. Raises Corrupt naming what fails.
+    """
+    tail = tail_of(txn, timeline)
+    if seq > tail.last:
+        raise Corrupt(f"timeline {timeline} ends at {tail.last}, before seq {seq}", seq=seq)
+    if seq <= tail.sealed:
+        return chunk_at(txn, objects, salt, timeline, seq)
+    wanted = min(wanted, limits.TAIL_BATCH_EVENTS)
+    first = max(tail.sealed + 1, seq - wanted + 1) if reverse else seq
+    last = seq if reverse else min(tail.last, seq + wanted - 1)
+    return OpenRun(salt, first, open_records(txn, timeline, first, last))
+
+
+def open_records(txn: ReadTxn, timeline: int, first: int, last: int) -> list[TailRecord]:
+    """Return the records `first` to `last` of an open chunk; raises Corrupt when one is missing."""
+    if last < first:
+        return []
+    found = []
+    for expected, (key, value) in enumerate(
+        txn.scan(rows.record_key(timeline, first), rows.record_key(timeline, last + 1)), first
+    ):
+        if rows.record_seq(key) != expected:
+            break
+        try:
+            found.append(decode_tail(value))
+        except Corrupt as exc:
+            raise Corrupt(f"seq {expected}: {exc}", seq=expected) from exc
+    if len(found) != last - first + 1:
+        missing = first + len(found)
+        raise Corrupt(f"the record of seq {missing} is missing from timeline {timeline}", seq=missing)
+    return found
+
+
+def chunk_row(txn: ReadTxn, timeline: int, seq: int) -> tuple[int, rows.Chunk]:
+    """Return the last seq and the row of the chunk that holds a sealed `seq`; raises Corrupt when there is none."""
+    for key, value in txn.scan(rows.CHUNKS.key(timeline, seq), rows.CHUNKS.key(timeline + 1, 0)):
+        row = rows.CHUNKS.decode(key, value)
+        if row.first > seq:
+            break
+        last = rows.CHUNKS.fields(key)[1]
+        assert isinstance(last, int)
+        return last, row
+    raise Corrupt(f"no chunk of timeline {timeline} holds seq {seq}", timeline=timeline, seq=seq)
+
+
+def chunk_at(txn: ReadTxn, objects: Objects, salt: bytes, timeline: int, seq: int) -> SealedRun:
+    """Return the chunk that holds a sealed `seq`, its object's digest checked; raises Corrupt naming the object."""
+    last, row = chunk_row(txn, timeline, seq)
+
+    def load() -> tuple[SealedRun, int]:
+        item = objects.read(txn, row.object)
+        if item.kind != fmt.CHUNK:
+            raise Corrupt(f"object {row.object} is not a chunk", object=row.object)
+        try:
+            run = SealedRun(salt, *chunk.decode(item.data[row.offset : row.offset + row.length]))
+        except Corrupt as exc:
+            raise Corrupt(f"object {row.object}: {exc}", object=row.object) from exc
+        return run, run.size_in_memory()
+
+    run: SealedRun = objects.cache.get((row.object, row.offset), load)
+    if (run.first, run.last, run.parent, run.head.last_id) != (row.first, last, row.parent, row.last_id):
+        raise Corrupt(f"object {row.object} is not the chunk its row says", object=row.object)
+    return run
+
+
+def known_id(txn: ReadTxn, timeline: int, seq: int) -> bytes:
+    """Return the id at a place if it can be had without reading a chunk, else b""."""
+    tail = tail_of(txn, timeline)
+    if seq == tail.last:
+        return tail.last_id
+    if seq > tail.sealed:
+        return open_records(txn, timeline, seq, seq)[0].id
+    last, row = chunk_row(txn, timeline, seq)
+    return row.last_id if seq == last else b""
+
+
+def id_at(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, seq: int) -> bytes:
+    """Return the event id at a place its timeline owns; the genesis digest at seq 0."""
+    if timeline == GENESIS:
+        return session.genesis
+    found = known_id(txn, timeline, seq)
+    if found:
+        return found
+    run = chunk_at(txn, objects, session.salt, timeline, seq)
+    return run.event_id(seq - run.first)
+
+
+def open_calls(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, seq: int) -> tuple[OpenCall, ...]:
+    """Return the calls in flight at a place its timeline owns, oldest first, scanning at most one chunk."""
+    if timeline == GENESIS:
+        return ()
+    tail = tail_of(txn, timeline)
+    start = timelines.read(txn, timeline)
+    run: Run
+    if seq > tail.sealed:
+        base, first = start.open, start.fork_seq + 1
+        if tail.sealed >= first:
+            base = chunk_at(txn, objects, session.salt, timeline, tail.sealed).open
+            first = tail.sealed + 1
+        run = OpenRun(session.salt, first, open_records(txn, timeline, first, seq))
+    else:
+        run = chunk_at(txn, objects, session.salt, timeline, seq)
+        if seq == run.last:
+            return run.open
+        base = start.open
+        if run.first > start.fork_seq + 1:
+            base = chunk_at(txn, objects, session.salt, timeline, run.first - 1).open
+    return calls.fold(base, run.first, run.records[: seq - run.first + 1])
+
+
+def calls_at_head(txn: ReadTxn, objects: Objects, session: rows.Session, ref: rows.Ref) -> tuple[OpenCall, ...]:
+    """Return the calls in flight at a branch's head; from the cache when the head is its timeline's end."""
+    if ref.timeline == GENESIS:
+        return ()
+    if tail_of(txn, ref.timeline).last == ref.seq:
+        row = tables.get(txn, rows.IN_FLIGHT, ref.timeline)
+        return row.open if row else ()
+    return open_calls(txn, objects, session, ref.timeline, ref.seq)

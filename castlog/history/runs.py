@@ -1,0 +1,194 @@
+"""Runs: decoded stretches of one timeline's events, from a sealed chunk or an open one, behind one face.
+
+A run checks what it hands out: a sealed one by its object's digest, an open one by each event's id, a payload in pieces
+by the pieces' digests and the event's commitment. It keeps no transaction; pieces are fetched through a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from castlog.errors import Corrupt
+from castlog.format import chunk, codec, identity
+from castlog.format.chunk import OpenCall
+from castlog.format.record import ENCRYPTED, TOMBSTONE, Record, TailRecord, header
+
+Fetch = Callable[[Sequence[bytes]], bytes]
+
+
+class Run:
+    """Consecutive events of one timeline, decoded but for their payloads."""
+
+    def __init__(self, salt: bytes, first: int, parent: bytes, records: Sequence[Record]) -> None:
+        self.salt = salt
+        self.first = first
+        self.last = first + len(records) - 1
+        self.parent = parent
+        self.records = records
+        self._ids: list[bytes] = []
+
+    def inline(self, index: int) -> bytes:
+        """Return the payload bytes that lie in the run itself."""
+        raise NotImplementedError
+
+    def pieces(self, index: int) -> list[bytes]:
+        """Return the digests of the pieces a payload was cut into."""
+        raise NotImplementedError
+
+    def payloads(self, fetch: Fetch) -> list[Any]:
+        """Return all payloads decoded."""
+        return [codec.decode(raw) if (raw := self.raw(i, fetch)) else None for i in range(len(self.records))]
+
+    def raw(self, index: int, fetch: Fetch) -> bytes:
+        """Return stored payload bytes; empty when a tombstone left nothing. Raises Corrupt."""
+        record = self.records[index]
+        stored = record.stored
+        if stored is None:
+            return self.inline(index)
+        if stored.form & TOMBSTONE and not stored.remains:
+            return b""
+        if stored.recipe:
+            data = fetch(self.pieces(index))
+            expected = stored.remains or stored.commitment
+            if len(data) != record.size or identity.commitment(self.salt, data) != expected:
+                raise Corrupt(f"the payload of seq {self.first + index} is not what was committed to")
+            return data
+        return stored.data if stored.form & ENCRYPTED else self.inline(index)
+
+    def commitment(self, index: int) -> bytes:
+        """Return what the event's id covers of its payload."""
+        stored = self.records[index].stored
+        return identity.commitment(self.salt, self.inline(index)) if stored is None else stored.commitment
+
+    def event_id(self, index: int) -> bytes:
+        """Return an event's id, chained from the run's parent on first use."""
+        ids = self._ids
+        if len(ids) <= index:
+            # Runs are shared by threads: grow a copy and replace the list in one step, by doubling.
+            ids = ids.copy()
+            for at in range(len(ids), min(max(index + 1, 2 * len(ids)), len(self.records))):
+                head = header(self.first + at, self.records[at])
+                parent = ids[-1] if ids else self.parent
+                ids.append(identity.event_id(parent, head, self.commitment(at)))
+            self._ids = ids
+        return ids[index]
+
+    def size_in_memory(self) -> int:
+        """Return roughly how many bytes keeping the run costs."""
+        raise NotImplementedError
+
+
+class SealedRun(Run):
+    """The events of a chunk."""
+
+    def __init__(self, salt: bytes, head: chunk.ChunkHeader, body: bytes) -> None:
+        super().__init__(salt, head.first_seq, head.parent, head.records)
+        self.head = head
+        self.open: tuple[OpenCall, ...] = head.open
+        self._body = body
+        self._starts: list[int] | None = None
+
+    def inline(self, index: int) -> bytes:
+        """Return a slice of the payload section."""
+        if self._starts is None:
+            self._starts = chunk.slots(self.records)
+        start = self._starts[index]
+        return self._body[start : start + self.records[index].size]
+
+    def pieces(self, index: int) -> list[bytes]:
+        """Return the digests a recipe points at in the chunk's table."""
+        return _look_up(self.head.pieces, self.records[index])
+
+    def payloads(self, fetch: Fetch) -> list[Any]:
+        """Return all payloads, the inline ones decoded in one call."""
+        values: list[Any] = codec.decode(self._body)
+        for index, record in enumerate(self.records):
+            if record.stored is not None:
+                raw = self.raw(index, fetch)
+                values[index] = codec.decode(raw) if raw else None
+        return values
+
+    def size_in_memory(self) -> int:
+        """Return the payload section and a guess at what the header's objects take."""
+        return len(self._body) + 600 * len(self.records)
+
+
+class OpenRun(Run):
+    """Events of an open chunk. Building one checks every event's id."""
+
+    def __init__(self, salt: bytes, first: int, tail: Sequence[TailRecord]) -> None:
+        super().__init__(salt, first, tail[0].parent, [item.record for item in tail])
+        self._tail = tail
+        parent = self.parent
+        for index, item in enumerate(tail):
+            expected = identity.event_id(parent, header(first + index, item.record), self.commitment(index))
+            if item.parent != parent or item.id != expected:
+                raise Corrupt(f"the record of seq {first + index} does not match its id", seq=first + index)
+            parent = item.id
+        self._ids = [item.id for item in tail]
+
+    def inline(self, index: int) -> bytes:
+        """Return the payload in the record."""
+        return self._tail[index].payload
+
+    def pieces(self, index: int) -> list[bytes]:
+        """Return the digests a recipe points at in the record's table."""
+        return _look_up(self._tail[index].pieces, self.records[index])
+
+    def size_in_memory(self) -> int:
+        """Return the payloads and a guess at what the records' objects take."""
+        return sum(len(item.payload) + 600 for item in self._tail)
+
+
+def _look_up(table: Sequence[bytes], record: Record) -> list[bytes]:
+    assert record.stored is not None
+    try:
+        return [table[index] for index in record.stored.recipe]
+    except IndexError as exc:
+        raise Corrupt("a recipe points beyond the table of pieces") from exc
+
+
+class Page:
+    """A run as the source of the events one reader was given: decodes payloads singly, or all at the first asked for.
+
+    With `bulk` each decoded payload is handed out once, so no two events share an object that a caller may change.
+    """
+
+    __slots__ = ("_bulk", "_decoded", "_fetch", "run")
+
+    def __init__(self, run: Run, fetch: Fetch, *, bulk: bool) -> None:
+        self.run = run
+        self._fetch = fetch
+        self._bulk = bulk
+        self._decoded: list[Any] | None = None
+
+    def raw(self, index: int) -> bytes:
+        """Return the stored payload bytes of the event at `index`."""
+        return self.run.raw(index, self._fetch)
+
+    def payload(self, index: int) -> Any:
+        """Return the decoded payload of the event at `index`."""
+        if self._bulk:
+            if self._decoded is None:
+                self._decoded = self.run.payloads(self._fetch)
+            return self._decoded[index]
+        raw = self.raw(index)
+        return codec.decode(raw) if raw else None
+
+    def event_id(self, index: int) -> bytes:
+        """Return the 32-byte id of the event at `index`."""
+        return self.run.event_id(index)
+
+    def size(self, index: int) -> int:
+        """Return the length of the payload in bytes."""
+        return self.run.records[index].size
+
+    def commitment(self, index: int) -> bytes:
+        """Return the commitment the event's id covers."""
+        return self.run.commitment(index)
+
+    def redacted(self, index: int) -> bool:
+        """Return whether the event is a tombstone."""
+        stored = self.run.records[index].stored
+        return stored is not None and bool(stored.form & TOMBSTONE)

@@ -1,0 +1,188 @@
+"""Sealing: open chunks into immutable ones.
+
+A chunk is encoded and compressed outside any transaction and applied inside the next one, which first compares what was
+sealed meanwhile: two sealers may have met on one open chunk, and the second gives up quietly. A batch as large as a
+chunk never passes through the open chunk at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from castlog import limits
+from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.format import chunk, rows
+from castlog.format import objects as fmt
+from castlog.format.chunk import OpenCall
+from castlog.format.record import Record, TailRecord, encode_tail
+from castlog.history import calls, reader, tables, timelines, writer
+from castlog.history.objects import Objects
+from castlog.history.runs import OpenRun
+from castlog.history.writer import Entry, Outcome, State
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A chunk ready to be written."""
+
+    first: int
+    last: int
+    parent: bytes
+    last_id: bytes
+    length: int
+    blob: bytes
+    size: int  # what its events counted in the open chunk
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """Chunks ready for one timeline. They hold good while `sealed` is still its last sealed seq."""
+
+    timeline: int
+    sealed: int
+    chunks: tuple[Sealed, ...]
+
+
+def due(tail: rows.Tail) -> bool:
+    """Return whether an open chunk is full."""
+    return tail.last - tail.sealed >= limits.SEAL_EVENTS or tail.size >= limits.SEAL_BYTES
+
+
+def prepare(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int) -> Seal | None:
+    """Return chunks for the full part of a timeline's open chunk, or None when it is not full."""
+    tail = reader.tail_of(txn, timeline)
+    if not due(tail):
+        return None
+    records = reader.open_records(txn, timeline, tail.sealed + 1, tail.last)
+    OpenRun(session.salt, tail.sealed + 1, records)  # what cannot be verified is not sealed
+    base = _open_after(txn, objects, session, timeline, tail.sealed)
+    row = timelines.read(txn, timeline)
+    entries = [Entry(seq, item) for seq, item in enumerate(records, tail.sealed + 1)]
+    seal = _seal(objects.secret, row.session, timeline, tail.sealed, base, entries)
+    return seal if seal.chunks else None
+
+
+def prepare_batch(txn: ReadTxn, objects: Objects, at: State, outcome: Outcome) -> tuple[Seal, list[Entry]] | None:
+    """Return chunks for what is open on a branch together with a batch of new events, and the entries left over.
+
+    None when the two together do not fill a chunk.
+    """
+    if at.goes_on:
+        assert at.tail is not None
+        timeline, sealed, open_size = at.ref.timeline, at.tail.sealed, at.tail.size
+        base = _open_after(txn, objects, at.session, timeline, sealed)
+        older = reader.open_records(txn, timeline, sealed + 1, at.tail.last)
+        if older:
+            OpenRun(at.session.salt, sealed + 1, older)
+    else:
+        timeline, sealed, open_size, base, older = 0, at.ref.seq, 0, at.open, []
+    size = open_size + sum(entry.size for entry in outcome.new)
+    if size < limits.SEAL_BYTES and len(older) + len(outcome.new) < limits.SEAL_EVENTS:
+        return None
+    entries = [Entry(seq, item) for seq, item in enumerate(older, sealed + 1)] + outcome.new
+    seal = _seal(objects.secret, at.ref.session, timeline, sealed, base, entries)
+    if not seal.chunks:
+        return None
+    kept_from = seal.chunks[-1].last + 1
+    return seal, [entry for entry in outcome.new if entry.seq >= kept_from]
+
+
+def apply(txn: WriteTxn, objects: Objects, seal: Seal) -> None:
+    """Write prepared chunks and drop the records they replace, unless another sealer came first."""
+    tail = tables.get(txn, rows.TAILS, seal.timeline)
+    if tail is None or tail.sealed != seal.sealed or tail.last < seal.chunks[-1].last:
+        return
+    write_chunks(txn, objects, seal, seal.timeline)
+    left = max(0, tail.size - sum(item.size for item in seal.chunks))
+    tables.put(txn, rows.TAILS, rows.Tail(tail.last, tail.last_id, seal.chunks[-1].last, left), seal.timeline)
+
+
+def write_chunks(txn: WriteTxn, objects: Objects, seal: Seal, timeline: int) -> None:
+    """Write a seal's chunks under `timeline` and delete the records they hold."""
+    for item in seal.chunks:
+        number = objects.write(txn, item.blob)
+        row = rows.Chunk(item.first, number, 0, item.length, item.parent, item.last_id)
+        tables.put(txn, rows.CHUNKS, row, timeline, item.last)
+        for seq in range(item.first, item.last + 1):
+            txn.delete(rows.record_key(timeline, seq))
+
+
+def commit_batch(
+    txn: WriteTxn, objects: Objects, at: State, outcome: Outcome, seal: Seal, kept: Sequence[Entry], now: int
+) -> tuple[int, rows.Tail]:
+    """Write a batch that was sealed before it was ever open; return its timeline and that one's end."""
+    timeline, _ = writer.extend_timeline(txn, at)
+    write_chunks(txn, objects, seal, timeline)
+    for entry in kept:
+        txn.put(rows.record_key(timeline, entry.seq), encode_tail(entry.tail))
+    size = sum(entry.size for entry in kept)
+    return timeline, writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, size, now)
+
+
+def _open_after(
+    txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, sealed: int
+) -> tuple[OpenCall, ...]:
+    row = timelines.read(txn, timeline)
+    if sealed == row.fork_seq:
+        return row.open
+    return reader.chunk_at(txn, objects, session.salt, timeline, sealed).open
+
+
+def _seal(
+    secret: bytes,
+    session: bytes,
+    timeline: int,
+    sealed: int,
+    base: tuple[OpenCall, ...],
+    entries: Sequence[Entry],
+) -> Seal:
+    chunks = []
+    for group in _full_groups(entries):
+        base = calls.fold(base, group[0].seq, (entry.tail.record for entry in group))
+        chunks.append(_encode(secret, session, base, group))
+    return Seal(timeline, sealed, tuple(chunks))
+
+
+def _full_groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Cut entries into chunks' worth; what is left at the end and fills none is not yielded."""
+    group: list[Entry] = []
+    size = 0
+    for entry in entries:
+        group.append(entry)
+        size += entry.size
+        if size >= limits.SEAL_BYTES or len(group) >= limits.SEAL_EVENTS:
+            yield group
+            group, size = [], 0
+
+
+def _encode(secret: bytes, session: bytes, open_after: tuple[OpenCall, ...], group: list[Entry]) -> Sealed:
+    table: dict[bytes, int] = {}
+    records = [_repoint(entry.tail, table) for entry in group]
+    first, last = group[0], group[-1]
+    head = chunk.ChunkHeader(
+        session,
+        first.seq,
+        last.seq,
+        first.tail.parent,
+        last.tail.id,
+        open_after,
+        tuple(table),
+        tuple(records),
+    )
+    data = chunk.encode(head, [_slot(entry.tail) for entry in group])
+    blob = fmt.encode(secret, fmt.CHUNK, data)
+    size = sum(entry.size for entry in group)
+    return Sealed(first.seq, last.seq, first.tail.parent, last.tail.id, len(data), blob, size)
+
+
+def _slot(tail: TailRecord) -> bytes:
+    return tail.payload if chunk.lies_inline(tail.record) else chunk.EMPTY_SLOT
+
+
+def _repoint(tail: TailRecord, table: dict[bytes, int]) -> Record:
+    """Return a record whose recipe points into the chunk's table of pieces, which grows as needed."""
+    stored = tail.record.stored
+    if stored is None or not stored.recipe:
+        return tail.record
+    recipe = tuple(table.setdefault(tail.pieces[index], len(table)) for index in stored.recipe)
+    return msgspec.structs.replace(tail.record, stored=msgspec.structs.replace(stored, recipe=recipe))

@@ -1,0 +1,136 @@
+"""Timelines: who owns a seq, where two histories part, in O(log depth).
+
+A timeline holds the events one branch wrote since it forked. Its parent is the owner of its fork seq, so fork seqs rise
+strictly with depth; the skew-binary jump pointers (Myers 1983) rest on that. A place in a history is (timeline, seq)
+with the timeline owning the seq; timeline 0 owns seq 0, the genesis, of every session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.errors import Corrupt
+from castlog.format import rows
+from castlog.format.chunk import OpenCall
+from castlog.history import tables
+
+GENESIS = 0  # the timeline that owns seq 0
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A stretch of a history that one timeline owns; both seqs inclusive."""
+
+    timeline: int
+    first: int
+    last: int
+
+
+def read(txn: ReadTxn, timeline: int) -> rows.Timeline:
+    """Return a timeline's row; raises Corrupt when it is missing."""
+    row = tables.get(txn, rows.TIMELINES, timeline)
+    if row is None:
+        raise Corrupt(f"timeline {timeline} is missing", timeline=timeline)
+    return row
+
+
+def create(
+    txn: WriteTxn, session: bytes, parent: int, fork_seq: int, fork_id: bytes, calls: tuple[OpenCall, ...]
+) -> int:
+    """Write a new timeline that leaves `parent` after `fork_seq`, and return its number."""
+    depth, jump = 1, GENESIS
+    if parent != GENESIS:
+        above = read(txn, parent)
+        depth, jump = above.depth + 1, parent
+        if above.jump != GENESIS:
+            far = read(txn, above.jump)
+            if above.depth - far.depth == far.depth - _depth(txn, far.jump):
+                jump = far.jump
+    number = tables.take_number(txn, "timeline")
+    row = rows.Timeline(session, parent, fork_seq, fork_id, depth, jump, calls)
+    tables.put(txn, rows.TIMELINES, row, number)
+    return number
+
+
+def owner(txn: ReadTxn, timeline: int, seq: int) -> int:
+    """Return the timeline that owns `seq` in the history that ends on `timeline`."""
+    if seq == 0:
+        return GENESIS
+    while timeline != GENESIS:
+        row = read(txn, timeline)
+        if row.fork_seq < seq:
+            return timeline
+        jump = row.jump
+        timeline = jump if jump != GENESIS and read(txn, jump).fork_seq >= seq else row.parent
+    raise Corrupt(f"no timeline owns seq {seq}", seq=seq)
+
+
+def segments(txn: ReadTxn, timeline: int, first: int, last: int) -> list[Segment]:
+    """Return who owns the seqs `first` to `last` of the history that ends on `timeline`, oldest first."""
+    found: list[Segment] = []
+    at = owner(txn, timeline, last) if last > 0 else GENESIS
+    while at != GENESIS and last >= first:
+        row = read(txn, at)
+        found.append(Segment(at, max(first, row.fork_seq + 1), last))
+        last, at = row.fork_seq, row.parent
+    found.reverse()
+    return found
+
+
+def merge_base(txn: ReadTxn, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Return the last place, as (timeline, seq), that the histories ending at two places of one session share."""
+    (a, a_seq), (b, b_seq) = left, right
+    shared = _common(txn, a, b)
+    if shared == GENESIS:
+        return GENESIS, 0
+    seq = min(_leaves(txn, a, a_seq, shared), _leaves(txn, b, b_seq, shared))
+    return owner(txn, shared, seq), seq
+
+
+def ancestors(txn: ReadTxn, timeline: int) -> Iterator[int]:
+    """Yield a timeline and all those above it."""
+    while timeline != GENESIS:
+        yield timeline
+        timeline = read(txn, timeline).parent
+
+
+def depth(txn: ReadTxn, timeline: int) -> int:
+    """Return how many timelines a history that ends on `timeline` runs through."""
+    return _depth(txn, timeline)
+
+
+def _depth(txn: ReadTxn, timeline: int) -> int:
+    return 0 if timeline == GENESIS else read(txn, timeline).depth
+
+
+def _at_depth(txn: ReadTxn, timeline: int, depth: int) -> int:
+    """Return the ancestor of `timeline` (or itself) that is `depth` deep."""
+    while timeline != GENESIS:
+        row = read(txn, timeline)
+        if row.depth == depth:
+            return timeline
+        timeline = row.jump if _depth(txn, row.jump) >= depth else row.parent
+    return GENESIS
+
+
+def _common(txn: ReadTxn, a: int, b: int) -> int:
+    """Return the deepest timeline that both histories run through."""
+    depth = min(_depth(txn, a), _depth(txn, b))
+    a, b = _at_depth(txn, a, depth), _at_depth(txn, b, depth)
+    while a != b:
+        above_a, above_b = read(txn, a), read(txn, b)
+        if above_a.jump != above_b.jump:  # equal depths have equally deep jumps
+            a, b = above_a.jump, above_b.jump
+        else:
+            a, b = above_a.parent, above_b.parent
+    return a
+
+
+def _leaves(txn: ReadTxn, timeline: int, seq: int, ancestor: int) -> int:
+    """Return the last seq of `ancestor` that the history ending at (timeline, seq) includes."""
+    if timeline == ancestor:
+        return seq
+    child = _at_depth(txn, timeline, _depth(txn, ancestor) + 1)
+    return read(txn, child).fork_seq

@@ -1,0 +1,247 @@
+"""Appending: the state of a branch, the chain of new events on it, and the rows that make them durable.
+
+An append is one transaction: events, pieces, idempotency keys, the in-flight entry and, last, the branch's reference.
+What costs time is done before it: `drafts` encodes and hashes payloads, `sealing` builds chunks for large batches on a
+state read earlier. Inside, the state is read again, and what was prepared counts only if nothing moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.errors import Conflict, NotFound
+from castlog.format import identity, ids, rows
+from castlog.format.chunk import OpenCall
+from castlog.format.record import PIECES, Record, Stored, TailRecord, encode_tail, header
+from castlog.history import calls, reader, tables, timelines
+from castlog.history.drafts import Ready
+from castlog.history.objects import Objects
+from castlog.history.timelines import GENESIS
+
+
+class State(msgspec.Struct, frozen=True):
+    """A branch as an append finds it. `goes_on` says whether the head is its timeline's end."""
+
+    branch: int
+    ref: rows.Ref
+    session: rows.Session
+    tail: rows.Tail | None
+    head_id: bytes
+    open: tuple[OpenCall, ...]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next event belongs to the reference's own timeline."""
+        return self.tail is not None and self.tail.last == self.ref.seq
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A new event with its place in the chain; `payload` is whole even where the record holds only its pieces."""
+
+    seq: int
+    tail: TailRecord
+    commitment: bytes = b""
+    payload: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Roughly the bytes it adds to an open chunk."""
+        return len(self.tail.payload) + 32 * len(self.tail.pieces) + 100
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What an append comes to: the event of each draft, those that are new, and the calls then in flight.
+
+    `places` holds, for every draft, the (timeline, seq) of its event; timeline 0 stands for the one being written.
+    """
+
+    places: list[tuple[int, int]]
+    new: list[Entry]
+    open: tuple[OpenCall, ...]
+    changed_calls: bool
+
+
+def state(txn: ReadTxn, objects: Objects, branch: int) -> State:
+    """Return a branch's state; raises NotFound for a deleted branch or session."""
+    ref = tables.get(txn, rows.REFS, branch)
+    if ref is None or ref.deleted is not None:
+        raise NotFound("the branch was deleted", branch=ref.name if ref else branch)
+    session = tables.get(txn, rows.SESSIONS, ref.session)
+    if session is None or session.deleted is not None:
+        raise NotFound("the session was deleted", session_id=ids.show_session(ref.session))
+    tail = None if ref.timeline == GENESIS else reader.tail_of(txn, ref.timeline)
+    head_id = ref.id or reader.id_at(txn, objects, session, ref.timeline, ref.seq)
+    in_flight = reader.calls_at_head(txn, objects, session, ref)
+    return State(branch, ref, session, tail, head_id, in_flight)
+
+
+def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], expect: int | bytes | None) -> Outcome:
+    """Return what appending `drafts` to a branch in this state comes to; writes nothing.
+
+    Raises Conflict when `expect` is not the head, or a key is known with another type or payload.
+    """
+    places: list[tuple[int, int]] = []
+    new: list[Entry] = []
+    by_key: dict[str, Entry] = {}
+    in_flight = {call.call_id: call.seq for call in at.open}
+    changed = False
+    seq, parent = at.ref.seq, at.head_id
+    for draft in drafts:
+        if draft.key is not None:
+            known = by_key.get(draft.key)
+            if known is not None:
+                check_repeat(draft, known.tail.record, known.commitment, known.seq)
+                places.append((GENESIS, known.seq))
+                continue
+            place = find_key(txn, at, draft.key)
+            if place is not None:
+                run = reader.run_at(txn, objects, at.session.salt, *place)
+                index = place[1] - run.first
+                check_repeat(draft, run.records[index], run.commitment(index), place[1])
+                places.append(place)
+                continue
+        if not new and expect is not None:
+            _check_expected(at, expect)
+        seq += 1
+        entry = _entry(seq, parent, draft)
+        parent = entry.tail.id
+        new.append(entry)
+        places.append((GENESIS, seq))
+        if draft.key is not None:
+            by_key[draft.key] = entry
+        record = entry.tail.record
+        if record.call_ids and (record.type in calls.OPENING or record.type in calls.CLOSING):
+            calls.apply(in_flight, seq, record.type, record.call_ids)
+            changed = True
+    return Outcome(places, new, calls.freeze(in_flight) if changed else at.open, changed)
+
+
+def find_key(txn: ReadTxn, at: State, key: str) -> tuple[int, int] | None:
+    """Return the place of the event that has this idempotency key in the branch's history, or None.
+
+    Looks on the branch's own timeline first, then goes through the key's rows or the ancestors, whichever are fewer.
+    """
+    ref, digest = at.ref, rows.key_digest(key)
+    if ref.timeline == GENESIS:
+        return None
+
+    def counts(timeline: int, row: rows.Seq | None) -> bool:
+        return row is not None and row.seq <= ref.seq and timelines.owner(txn, ref.timeline, row.seq) == timeline
+
+    own = tables.get(txn, rows.KEYS, ref.session, digest, ref.timeline)
+    if own is not None and counts(ref.timeline, own):
+        return ref.timeline, own.seq
+    depth = timelines.depth(txn, ref.timeline)
+    if depth == 1:
+        return None
+    held: list[tuple[int, rows.Seq]] = []
+    for table_key, row in tables.scan(txn, rows.KEYS, ref.session + digest):
+        timeline = rows.KEYS.fields(table_key)[2]
+        assert isinstance(timeline, int)
+        held.append((timeline, row))
+        if len(held) > depth:
+            break
+    if len(held) <= depth:
+        return next(((timeline, row.seq) for timeline, row in held if counts(timeline, row)), None)
+    for timeline in timelines.ancestors(txn, ref.timeline):
+        found = tables.get(txn, rows.KEYS, ref.session, digest, timeline)
+        if found is not None and counts(timeline, found):
+            return timeline, found.seq
+    return None
+
+
+def check_repeat(draft: Ready, record: Record, commitment: bytes, seq: int) -> None:
+    """Raise Conflict unless a draft repeats, in type and payload, the event that has its key."""
+    if record.type != draft.type or commitment != draft.commitment:
+        raise Conflict(
+            f"the key {draft.key!r} is taken by seq {seq} with another type or payload; use a new key",
+            key=draft.key,
+            seq=seq,
+        )
+
+
+def commit(txn: WriteTxn, at: State, outcome: Outcome, now: int) -> tuple[int, rows.Tail]:
+    """Write an outcome's new events, open, behind the state it was made for; return their timeline and its end."""
+    timeline, tail = extend_timeline(txn, at)
+    size = tail.size
+    for entry in outcome.new:
+        txn.put(rows.record_key(timeline, entry.seq), encode_tail(entry.tail))
+        size += entry.size
+    return timeline, finish(txn, at, outcome, timeline, tail.sealed, size, now)
+
+
+def extend_timeline(txn: WriteTxn, at: State) -> tuple[int, rows.Tail]:
+    """Return the timeline new events of a branch go to, and its tail; opens one if the head is not its end."""
+    if at.goes_on:
+        assert at.tail is not None
+        return at.ref.timeline, at.tail
+    ref = at.ref
+    timeline = timelines.create(txn, ref.session, ref.timeline, ref.seq, at.head_id, at.open)
+    return timeline, rows.Tail(ref.seq, at.head_id, ref.seq, 0)
+
+
+def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: int, size: int, now: int) -> rows.Tail:
+    """Write what follows from new events: tail, keys, calls in flight, activity, and the reference last."""
+    last = outcome.new[-1]
+    session = at.ref.session
+    tail = rows.Tail(last.seq, last.tail.id, sealed, size)
+    tables.put(txn, rows.TAILS, tail, timeline)
+    active = events = payloads = 0
+    for entry in outcome.new:
+        record = entry.tail.record
+        active = max(active, record.ts)
+        payloads += record.size
+        events += 1
+        if record.key is not None:
+            tables.put(txn, rows.KEYS, rows.Seq(entry.seq), session, rows.key_digest(record.key), timeline)
+    if outcome.open:
+        if outcome.changed_calls or not at.goes_on:
+            tables.put(txn, rows.IN_FLIGHT, rows.Calls(outcome.open), timeline)
+    elif at.open and at.goes_on:
+        tables.delete(txn, rows.IN_FLIGHT, timeline)
+    was = tables.get(txn, rows.ACTIVITY, session)
+    assert was is not None
+    activity = rows.Activity(max(was.active, active), now, was.events + events, was.size + payloads, was.branches)
+    tables.put(txn, rows.ACTIVITY, activity, session)
+    ref = at.ref
+    moved = rows.Ref(ref.session, ref.name, timeline, last.seq, last.tail.id, ref.created)
+    tables.put(txn, rows.REFS, moved, at.branch)
+    return tail
+
+
+def _entry(seq: int, parent: bytes, draft: Ready) -> Entry:
+    call_ids = (f"c{seq}",) if draft.needs_call_id else draft.call_ids
+    stored: Stored | None = None
+    payload, table = draft.payload, tuple[bytes, ...]()
+    if draft.pieces:
+        table = tuple(dict.fromkeys(digest for digest, _ in draft.pieces))
+        index = {digest: number for number, digest in enumerate(table)}
+        recipe = tuple(index[digest] for digest, _ in draft.pieces)
+        stored, payload = Stored(PIECES, draft.commitment, recipe), b""
+    record = Record(
+        draft.ts,
+        draft.type,
+        draft.schema,
+        draft.harness_version,
+        call_ids,
+        draft.key,
+        len(draft.payload),
+        stored,
+    )
+    event_id = identity.event_id(parent, header(seq, record), draft.commitment)
+    return Entry(seq, TailRecord(parent, event_id, record, payload, table), draft.commitment, draft.payload)
+
+
+def _check_expected(at: State, expect: int | bytes) -> None:
+    if expect in (at.ref.seq, at.head_id):
+        return
+    wanted = expect if isinstance(expect, int) else ids.show_digest(expect)
+    raise Conflict(
+        f"{at.ref.name} is at seq {at.ref.seq} and not at {wanted}; read what came and retry",
+        expected=wanted,
+        seq=at.ref.seq,
+        id=ids.show_digest(at.head_id),
+    )

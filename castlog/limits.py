@@ -1,0 +1,44 @@
+"""Every bound, with its reason. Nothing else lives here, and no other file states a bound."""
+
+# Events and payloads.
+EVENT_BYTES_MAX = 256 * 1024 * 1024  # one payload is held in memory while it is hashed, twice at the worst
+DEPTH_MAX = 128  # JSON readers in other languages give up soon after; ours must not depend on the caller's stack
+TYPE_BYTES_MAX = 200  # a type, call id or key is an identifier, not a place for content
+CALL_ID_BYTES_MAX = 500  # providers' call ids were seen up to 64 bytes; imported ones may be composed
+CALLS_PER_EVENT_MAX = 1000  # a record opening more is damaged, and the open list is copied into each chunk
+IDEMPOTENCY_KEY_BYTES_MAX = 1000  # keys are hashed; the bound keeps headers small
+NAME_BYTES_MAX = 200  # a name is part of a table key, and those end at 511 bytes
+TITLE_BYTES_MAX = 1000  # one line on a screen, with room
+LABEL_BYTES_MAX = 1000  # a label names a group; content belongs in events
+LABELS_MAX = 100  # all labels of a session are read whenever it is listed
+FORKS_PER_COMMIT_MAX = 10_000  # one commit holds the write lock for about 10 us a fork
+
+# Chunks, pieces and objects; figures were measured on a prototype.
+SEAL_BYTES = 64 * 1024  # larger chunks compress better but cost more on a random read
+SEAL_EVENTS = 256  # bounds the scan for calls in flight and the cost of an id in the middle
+PIECE_PAYLOAD_BYTES_MIN = 8 * 1024  # smaller payloads lose more to the index than they save
+PIECE_BYTES_MIN = 1024
+PIECE_BYTES_MEAN = 4 * 1024
+PIECE_BYTES_MAX = 32 * 1024
+PACK_BYTES = 1024 * 1024  # new pieces of one commit share a frame up to this size; a read decodes all of it
+AHEAD_BYTES = 4 * 1024 * 1024  # pieces beyond this are written in commits of their own, so others need not wait
+PART_PAGES = 14  # objects lie in parts of at most 14 pages: LMDB never needs a long run of free ones
+
+# Reading.
+CANDIDATES_MAX = 200  # a shell shows no more completions than fit on a screen or two
+CACHE_BYTES = 16 * 1024 * 1024  # decoded objects kept by a store; one chunk with its pieces fits many times
+TAIL_BATCH_EVENTS = 256  # events fetched in one short transaction from an open chunk
+FOLLOW_SECONDS_MIN = 0.0005  # a follower polls this fast just after something came
+FOLLOW_SECONDS_MAX = 0.05  # and at most 20 times a second when idle
+
+# Engine.
+KEY_BYTES_MAX = 511  # LMDB is compiled with this limit; the memory engine keeps it, so that tests mean something
+VALUE_BYTES_MAX = 65_536  # a value needs a run of free pages; longer ones make a half-empty file grow
+MAP_BYTES = 1 << 40  # address space asked for at first; it costs nothing where it is allowed
+MAP_BYTES_MIN = 64 << 20  # with less address space than this a store cannot be used in earnest
+READERS_MAX = 1024  # killed readers keep their slot until somebody sweeps; LMDB's own 126 run out
+LOCK_TIMEOUT_SECONDS = 10.0  # a write takes milliseconds: who waits longer waits for something broken
+LOCK_POLL_SECONDS_MIN = 0.000_1  # first pause between two tries for the write lock, half a durable commit
+LOCK_POLL_SECONDS_MAX = 0.005  # longest pause: short beside the time-out, and no load on the machine
+QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
+LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between

@@ -1,0 +1,1 @@
+"""Bundles: a session with all branches and tags, as compressed lines."""

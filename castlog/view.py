@@ -1,0 +1,155 @@
+"""Views: what can be done from any place in a history, a tag as well as a branch: read it, and fork from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from castlog import limits
+from castlog.core import Core, make_event
+from castlog.engine.base import ReadTxn
+from castlog.errors import Invalid, NotFound
+from castlog.event import Event, Point
+from castlog.format import ids, names, rows
+from castlog.history import reader, refs, timelines
+from castlog.history.refs import Place
+from castlog.history.runs import Page
+
+if TYPE_CHECKING:
+    from castlog.branch import Branch
+    from castlog.session import Session
+
+
+class View:
+    """A history as seen from one place that does not move: a tag, a point, a branch as it was.
+
+    `name` is the branch or tag it is read through.
+    """
+
+    def __init__(self, core: Core, session: bytes, row: rows.Session, name: str, place: Place) -> None:
+        self._core = core
+        self._session = session
+        self._row = row
+        self._name = name
+        self._fixed = place
+
+    @property
+    def name(self) -> str:
+        """The branch or tag this is read through."""
+        return self._name
+
+    @property
+    def session(self) -> Session:
+        """The session this belongs to."""
+        from castlog.session import Session
+
+        return Session(self._core, self._session, self._row)
+
+    @property
+    def rev(self) -> str:
+        """The revision string that names this place in any process that opens the store."""
+        return f"{ids.show_session(self._session)}/{self._name}@{self._fixed.seq}"
+
+    @property
+    def head(self) -> Point:
+        """The last point of the history, read now; an empty one is at seq 0 with the genesis digest."""
+        with self._core.read() as txn:
+            place = self._place(txn)
+            return self._point(txn, place)
+
+    def read(self, seq: int) -> Event:
+        """Return the event at `seq`; raises NotFound outside 1 to the head, Corrupt when it cannot be verified."""
+        with self._core.read() as txn:
+            place = self._place(txn)
+            found = refs.place_at(txn, place, seq, self.name)
+            if found.seq == 0:
+                raise NotFound(f"{self.name} has no event 0; its events are 1 to {place.seq}", seq=seq)
+            run = reader.run_at(txn, self._core.objects, self._row.salt, found.timeline, seq)
+        index = seq - run.first
+        page = Page(run, self._core.fetch, bulk=False)
+        return make_event(ids.show_session(self._session), self.name, seq, run.records[index], page, index)
+
+    def events(
+        self,
+        start: int = 1,
+        until: int | None = None,
+        *,
+        reverse: bool = False,
+        types: Collection[str] | None = None,
+    ) -> Iterator[Event]:
+        """Yield events from `start` to `until`, both included, of the head as it is now; oldest first.
+
+        Events of other types are skipped without decoding anything of theirs. No transaction is open while the caller
+        has an event. Raises Corrupt at the first event that cannot be verified.
+        """
+        wanted = None if types is None else frozenset([types] if isinstance(types, str) else types)
+        for bound in (start, until):
+            if bound is not None and (type(bound) is not int or bound < 0):
+                raise Invalid(f"{bound!r} is no seq; give a whole number", value=bound)
+        with self._core.read() as txn:
+            place = self._place(txn)
+            last = place.seq if until is None else min(until, place.seq)
+            owners = timelines.segments(txn, place.timeline, max(start, 1), last)
+        return self._walk(owners, wanted, reverse)
+
+    def in_flight(self, at: int | None = None) -> list[Event]:
+        """Return the events that opened the calls in flight at `at` (default: the head), oldest first."""
+        with self._core.read() as txn:
+            place = self._place(txn)
+            if at is not None:
+                place = refs.place_at(txn, place, at, self.name)
+            calls = reader.open_calls(txn, self._core.objects, self._row, place.timeline, place.seq)
+            owners = {call.seq: timelines.owner(txn, place.timeline, call.seq) for call in calls}
+        return [
+            self._core.event(self._session, self._row, self.name, owner, seq) for seq, owner in sorted(owners.items())
+        ]
+
+    def fork(self, name: str, at: int | None = None) -> Branch:
+        """Make a branch that shares everything up to `at` (default: the head); costs one reference."""
+        return self._fork([names.check_name(name, "branch name")], at)[0]
+
+    def fork_many(self, count: int, at: int | None = None, prefix: str = "fork-") -> list[Branch]:
+        """Make `count` branches named `prefix` and 1 to `count`, in one commit."""
+        if type(count) is not int or not 1 <= count <= limits.FORKS_PER_COMMIT_MAX:
+            raise Invalid(f"{count!r} forks; make 1 to {limits.FORKS_PER_COMMIT_MAX:,} at a time", value=count)
+        return self._fork([names.check_name(f"{prefix}{n}", "branch name") for n in range(1, count + 1)], at)
+
+    def _place(self, txn: ReadTxn) -> Place:
+        return self._fixed
+
+    def _fork(self, new: list[str], at: int | None) -> list[Branch]:
+        now = self._core.clock()
+
+        def change(txn: Any) -> list[int]:
+            place = self._place(txn)
+            if at is not None:
+                place = refs.place_at(txn, place, at, self.name)
+            note = f"from {self.name}@{place.seq}"
+            return refs.create(txn, self._session, new, place, now=now, operation="fork", note=note)
+
+        from castlog.branch import Branch
+
+        numbers = self._core.update(change)
+        return [Branch(self._core, self._session, self._row, number) for number in numbers]
+
+    def _point(self, txn: ReadTxn, place: Place) -> Point:
+        digest = place.id or reader.id_at(txn, self._core.objects, self._row, place.timeline, place.seq)
+        return Point(ids.show_session(self._session), self.name, place.seq, ids.show_digest(digest))
+
+    def _walk(self, owners: list[timelines.Segment], wanted: frozenset[str] | None, reverse: bool) -> Iterator[Event]:
+        core, salt = self._core, self._row.salt
+        session_id, name = ids.show_session(self._session), self.name
+        for owner in reversed(owners) if reverse else owners:
+            seq = owner.last if reverse else owner.first
+            while owner.first <= seq <= owner.last:
+                left = seq - owner.first + 1 if reverse else owner.last - seq + 1
+                with core.read() as txn:
+                    run = reader.run_at(txn, core.objects, salt, owner.timeline, seq, wanted=left, reverse=reverse)
+                low, high = (max(run.first, owner.first), seq) if reverse else (seq, min(run.last, owner.last))
+                page = Page(run, core.fetch, bulk=wanted is None)
+                records = run.records
+                for at in range(high, low - 1, -1) if reverse else range(low, high + 1):
+                    record = records[at - run.first]
+                    if wanted is None or record.type in wanted:
+                        yield make_event(session_id, name, at, record, page, at - run.first)
+                seq = low - 1 if reverse else high + 1
