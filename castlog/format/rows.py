@@ -26,11 +26,12 @@ CRC_BYTES = 4
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """The store itself: format version, secret, and when it was made."""
+    """The store itself: format version, secret, when it was made, and which version of the cutter cuts its pieces."""
 
     version: int
     secret: bytes
     created: int
+    cutter: int = 1
 
 
 class Counters(msgspec.Struct, frozen=True, array_like=True):

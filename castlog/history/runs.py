@@ -123,7 +123,8 @@ class OpenRun(Run):
         parent = self.parent
         for index, item in enumerate(tail):
             expected = identity.event_id(parent, header(first + index, item.record), self.commitment(index))
-            if item.parent != parent or item.id != expected:
+            sound = not chunk.lies_inline(item.record) or len(item.payload) == item.record.size
+            if item.parent != parent or item.id != expected or not sound:
                 raise Corrupt(f"the record of seq {first + index} does not match its id", seq=first + index)
             parent = item.id
         self._ids = [item.id for item in tail]
