@@ -1,0 +1,34 @@
+"""`castlog init`: make a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .. import where
+from ..command import App, command
+
+
+@command("init", examples=("castlog init", "castlog init ~/runs.castlog"))
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
+def init(app: App, directory: str | None) -> None:
+    """Make a store.
+
+    DIR is the store's own folder, new or empty. Without it: what --store or CASTLOG_STORE names, else .castlog in this
+    folder, where every command run here or below finds it. A store that is there already is left as it is.
+    """
+    target = directory if directory is not None else app.target() if app.named() else str(Path.cwd() / where.NAME)
+    if not target:
+        raise click.UsageError("DIR is empty.")
+    existed = where.exists(target)
+    app.keep(where.make(target))
+    path = where.folder(target)
+    shown = str(path.absolute()) if path else target
+    if app.out.json:
+        app.out.record(store=shown, created=not existed)
+        return
+    app.out.line(shown)
+    app.out.say("There was a store already; it is as it was." if existed else "Made a store. Next: castlog new TITLE")
+    if not existed and path and path.name != where.NAME:
+        app.out.say(f"Use it with --store {shown} or CASTLOG_STORE={shown}.")

@@ -1,0 +1,54 @@
+"""`castlog verify`: integrity."""
+
+from __future__ import annotations
+
+import click
+
+import castlog
+
+from ..command import App, command
+from ..errors import SOMETHING_FOUND
+from ..output import Styled
+from ..revision import REV
+from ..text import plural
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+_COLOURS = {"error": "red bold", "warning": "yellow", "note": "dim"}
+
+
+@command("verify", examples=("castlog verify", "castlog verify --deep", "castlog verify 4f2a91cc/main --json"))
+@click.argument("rev", required=False, type=REV)
+@click.option("--deep", is_flag=True, help="Read and hash every payload too.")
+def verify(app: App, rev: str | None, deep: bool) -> int:
+    """Check the store's integrity.
+
+    Of the whole store, or of REV's session. Findings are listed by severity: an error is damage, a warning is something
+    that should not be, a note is only remarkable. Exits 1 when there is an error or a warning. Changes nothing.
+    """
+    store = app.store(read_only=True)
+    with app.out.progress("checking") as progress:
+        report = store.verify(None if rev is None else app.view(store, rev), deep=deep, progress=progress)
+    for finding in sorted(report.findings, key=lambda item: _ORDER[item.severity]):
+        _show(app, finding)
+    if app.out.json:
+        app.out.record(ok=report.ok, deep=deep, findings=len(report.findings), checked=dict(report.checked))
+    else:
+        counts = ", ".join(plural(count, name.removesuffix("s"), name) for name, count in report.checked.items())
+        verdict = Styled("ok", "green bold") if report.ok else Styled(_verdict(report.findings), "red bold")
+        app.out.line(verdict, f": checked {counts}" + ("" if deep else "; payloads not hashed, --deep does that"))
+    return 0 if report.ok else SOMETHING_FOUND
+
+
+def _show(app: App, finding: castlog.Finding) -> None:
+    if app.out.json:
+        app.out.record(finding=finding.name, severity=finding.severity, message=finding.message, rev=finding.rev)
+        return
+    where = f"  {finding.rev}" if finding.rev else ""
+    app.out.line(
+        Styled(f"{finding.severity:<7}", _COLOURS[finding.severity]), f"  {finding.name}{where}  {finding.message}"
+    )
+
+
+def _verdict(findings: list[castlog.Finding]) -> str:
+    counts = {severity: sum(item.severity == severity for item in findings) for severity in _ORDER}
+    return ", ".join(plural(count, severity) for severity, count in counts.items() if count)

@@ -1,0 +1,162 @@
+"""The branch tree of a session as lines of text: rails from fork points, and leaves that are alike folded into one.
+
+Pure: it takes branch nodes and gives lines. Deep nesting costs neither recursion nor width: past a depth the rails stop
+moving right, and each line names the branch it comes from anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from .text import plural
+
+if TYPE_CHECKING:
+    import castlog
+
+_FOLD_FROM = 3
+_DEPTH_MAX = 16
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})")
+
+
+class Row(NamedTuple):
+    """One line of the drawing: the rails, the name with its ranges, and what is remarkable about it."""
+
+    rails: str
+    name: str
+    text: str
+    remarks: str
+
+
+class Fold(NamedTuple):
+    """Branches drawn as one: same fork point, nothing forked from them, names that differ in a number."""
+
+    name: str
+    fork_seq: int
+    seqs: tuple[int, int]
+    branches: int
+
+
+def draw(nodes: Sequence[castlog.Node], current: str | None) -> Iterator[Row]:
+    """Yield the tree's lines from the root down; `current` is the branch checked out."""
+    children: defaultdict[str | None, list[castlog.Node]] = defaultdict(list)
+    names = {node.name for node in nodes}
+    for node in nodes:
+        children[node.parent if node.parent in names else None].append(node)
+    keep = {current}
+    stack = _level(_arranged(children[None], children, keep), "", 0)
+    roots = len(stack)
+    while stack:
+        item, rails, last, depth = stack.pop()
+        top = depth == 0
+        joint = "" if top and roots == 1 else ("└─" if last else "├─")
+        if isinstance(item, Fold):
+            yield Row(f"{rails}{joint}", item.name, _fold_text(item), "")
+            continue
+        chain = _chain(item, children, keep)
+        if len(chain) >= _FOLD_FROM:
+            yield Row(f"{rails}{joint}", _chain_name(chain), _chain_text(chain), "")
+            item = chain[-1]
+        else:
+            origin = f"from {item.parent} " if depth > _DEPTH_MAX else ""
+            yield Row(f"{rails}{joint}", item.name, origin + _range(item), _remarks(item, current))
+        if depth < _DEPTH_MAX:
+            rails += "" if top and roots == 1 else ("  " if last else "│ ")
+        below = _arranged(children[item.name], children, keep)
+        stack.extend(_level(below, rails, depth + 1))
+
+
+def _level(
+    items: Sequence[castlog.Node | Fold], rails: str, depth: int
+) -> list[tuple[castlog.Node | Fold, str, bool, int]]:
+    """Return what is to be drawn of one level, the first on top of the stack."""
+    return [(item, rails, index == 0, depth) for index, item in enumerate(reversed(items))]
+
+
+def _arranged(
+    siblings: Sequence[castlog.Node],
+    children: Mapping[str | None, Sequence[castlog.Node]],
+    keep: set[str | None],
+) -> list[castlog.Node | Fold]:
+    """Return siblings by fork point, with the leaves that are alike folded."""
+    alike: defaultdict[tuple[int, str], list[tuple[int, castlog.Node]]] = defaultdict(list)
+    apart: list[castlog.Node | Fold] = []
+    for node in siblings:
+        numbered = _NUMBERED.fullmatch(node.name)
+        if numbered and not node.tags and not children.get(node.name) and node.name not in keep:
+            alike[node.fork_seq, numbered[1]].append((int(numbered[2]), node))
+        else:
+            apart.append(node)
+    for (fork_seq, prefix), members in alike.items():
+        members.sort(key=lambda member: (member[0], member[1].name))
+        if len(members) < _FOLD_FROM:
+            apart.extend(node for _, node in members)
+        else:
+            seqs = [node.seq for _, node in members]
+            name = prefix + _runs([number for number, _ in members])
+            apart.append(Fold(name, fork_seq, (min(seqs), max(seqs)), len(members)))
+    return sorted(apart, key=lambda item: (item.fork_seq, item.name))
+
+
+def _chain(
+    node: castlog.Node, children: Mapping[str | None, Sequence[castlog.Node]], keep: set[str | None]
+) -> list[castlog.Node]:
+    """Return the branches from `node` on that each have one fork only, numbered one higher, and nothing remarkable."""
+    chain = [node]
+    while (numbered := _NUMBERED.fullmatch(chain[-1].name)) and chain[-1].name not in keep and not chain[-1].tags:
+        below = children.get(chain[-1].name, ())
+        if len(below) != 1 or below[0].name != f"{numbered[1]}{int(numbered[2]) + 1}":
+            break
+        chain.append(below[0])
+    if chain[-1].name in keep or chain[-1].tags:
+        chain.pop()
+    return chain
+
+
+def _chain_name(chain: Sequence[castlog.Node]) -> str:
+    numbered = _NUMBERED.fullmatch(chain[-1].name)
+    return f"{chain[0].name}..{numbered[2] if numbered else ''}"
+
+
+def _chain_text(chain: Sequence[castlog.Node]) -> str:
+    return f"@{chain[0].fork_seq}  {len(chain):,} branches, each forked from the one before, up to {chain[-1].seq}"
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Return sorted numbers as runs: `1..20,25,30..40`; many runs are cut short."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(first) if first == last else f"{first}..{last}" for first, last in runs[:6]]
+    return ",".join(shown) + (f",...{numbers[-1]}" if len(runs) > 6 else "")
+
+
+def _range(node: castlog.Node) -> str:
+    where = f"@{node.fork_seq}  " if node.parent is not None else ""
+    if node.seq == 0:
+        return f"{where}empty"
+    if node.seq <= node.fork_seq:
+        return f"{where}nothing of its own yet"
+    return f"{where}{node.fork_seq + 1}..{node.seq}" if node.parent is not None else f"1..{node.seq}"
+
+
+def _fold_text(fold: Fold) -> str:
+    low, high = (seq - fold.fork_seq for seq in fold.seqs)
+    each = (
+        "nothing of their own yet"
+        if high <= 0
+        else f"{plural(high, 'event')} each"
+        if low == high
+        else f"{low} to {high} events each"
+    )
+    return f"@{fold.fork_seq}  {plural(fold.branches, 'branch', 'branches')}, {each}"
+
+
+def _remarks(node: castlog.Node, current: str | None) -> str:
+    parts = ["current"] * (node.name == current) + [f"tag {tag}" for tag in node.tags]
+    return f"({', '.join(parts)})" if parts else ""

@@ -1,0 +1,89 @@
+"""Which store a command works on: `--store`, `CASTLOG_STORE`, `.castlog` here or above, `~/.castlog`.
+
+A `.castlog` that belongs to somebody else is passed over: a store decides what is shown and where appends go, and a
+shared folder such as /tmp must not decide that for us.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import castlog
+
+NAME = ".castlog"
+VARIABLE = "CASTLOG_STORE"
+
+
+def find(given: str | None, note: Callable[[str], None]) -> str:
+    """Return the target to open; it may not exist yet. `note` is told of a store that was passed over."""
+    named = given if given is not None else os.environ.get(VARIABLE)
+    if named == "":
+        raise castlog.Invalid("The store's path is empty.", hint=f"Give --store PATH, or unset {VARIABLE}.")
+    return named or str(_above(Path.cwd(), note) or Path.home() / NAME)
+
+
+def open_store(target: str, *, create: bool = False, read_only: bool = False) -> castlog.Store:
+    """Open what `find` returned; where nothing is and nothing may be made, say how to make a store."""
+    path = folder(target)
+    if create:
+        return make(target)
+    if path is not None and not path.exists():
+        raise castlog.NotFound(f"There is no store at {path}.", path=str(path), hint=_HOW)
+    return castlog.open(target, create=False, read_only=read_only)
+
+
+def make(target: str) -> castlog.Store:
+    """Open a store for writing, and make it first if nothing is there, with a `.gitignore` of `*` inside."""
+    path = folder(target)
+    if path is not None and path.is_dir() and any(path.iterdir()) and not exists(target):
+        raise castlog.Invalid(
+            f"{path} holds other files and no store.",
+            path=str(path),
+            hint=f"A store wants a folder of its own: castlog init {path / NAME}",
+        )
+    store = castlog.open(target)
+    if path is not None:
+        ignore = path / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+            ignore.chmod(0o600)
+    return store
+
+
+def exists(target: str) -> bool:
+    """Return whether a store is there, whole or not."""
+    try:
+        castlog.open(target, create=False, read_only=True).close()
+    except castlog.NotFound:
+        return False
+    except castlog.Error:
+        return True  # something is there; opening it for real says what is wrong with it
+    return True
+
+
+def folder(target: str) -> Path | None:
+    """Return the folder a target names, or None for a store that lies in none."""
+    if target == "memory:":
+        return None
+    return Path(target.removeprefix("lmdb:")).expanduser()
+
+
+_HOW = "Make one with: castlog init. Or name one with --store PATH or CASTLOG_STORE."
+
+
+def _above(start: Path, note: Callable[[str], None]) -> Path | None:
+    for place in (start, *start.parents):
+        candidate = place / NAME
+        if candidate.is_dir():
+            if _ours(candidate):
+                return candidate
+            note(f"passed over {candidate}: it belongs to another user (name it with --store to use it)")
+    return None
+
+
+def _ours(path: Path) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    return path.stat().st_uid == path.lstat().st_uid == os.getuid()
