@@ -21,7 +21,7 @@ from castlog.format import identity, ids, names, rows
 from castlog.format.objects import SECRET_BYTES
 from castlog.history import reader, refs, sessions, tables
 from castlog.history.refs import Place
-from castlog.ops import bundle, diff, grep, jsonl, revisions, source, usage, verify, walk
+from castlog.ops import bundle, diff, grep, intake, jsonl, revisions, source, usage, verify, walk
 from castlog.ops.report import FileReport, ImportReport
 from castlog.session import Session
 from castlog.view import View
@@ -261,7 +261,9 @@ class Store:
         """
         view = self._view(rev)
         if format == "jsonl":
-            return jsonl.write(view, view.session, file, progress)
+            with self._core.read() as txn:
+                place = view._place(txn)
+            return jsonl.write(self._core, view._session, view._row, view.name, place, file, progress)
         if format == "bundle":
             return bundle.write(self._core, view._session, file, progress)
         if format == "source":
@@ -304,7 +306,7 @@ class Store:
         A known session gets what is new and is fast-forwarded; a branch that diverged arrives as NAME-2. Raises Invalid
         for another format, Corrupt when ids do not fit their events.
         """
-        return bundle.read_file(self._core, os.fspath(path), progress)
+        return intake.read_file(self._core, os.fspath(path), progress)
 
     def verify(
         self, rev: Revision | None = None, *, deep: bool = False, progress: Report | None = None

@@ -17,7 +17,11 @@ TS_MIN, TS_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A draft ready to be written. `pieces` is empty when the payload lies inline; else it holds (digest, bytes)."""
+    """A draft ready to be written. `pieces` is empty when the payload lies inline; else it holds (digest, bytes).
+
+    `commitment` is what the event id covers. An event that arrives redacted has `remains`: the commitment to what is
+    left of its payload, or b"" when nothing is.
+    """
 
     ts: int
     type: str
@@ -28,6 +32,7 @@ class Ready(msgspec.Struct, frozen=True):
     payload: bytes
     commitment: bytes
     pieces: tuple[tuple[bytes, bytes], ...] = ()
+    remains: bytes | None = None
 
     @property
     def needs_call_id(self) -> bool:
@@ -79,9 +84,15 @@ def seal(
     harness_version: str | None,
     call_ids: tuple[str, ...],
     key: str | None,
+    original: bytes | None = None,
+    cut: bool = True,
 ) -> Ready:
-    """Return checked parts as a Ready: the payload committed to, and cut if it is large."""
-    large = len(payload) >= limits.PIECE_PAYLOAD_BYTES_MIN
+    """Return checked parts as a Ready: the payload committed to, and cut if it is large.
+
+    `original` is the commitment to what an already redacted payload was before.
+    """
+    large = cut and len(payload) >= limits.PIECE_PAYLOAD_BYTES_MIN
+    commitment = identity.commitment(salt, payload)
     return Ready(
         ts,
         type,
@@ -90,8 +101,9 @@ def seal(
         call_ids,
         key,
         payload,
-        identity.commitment(salt, payload),
+        commitment if original is None else original,
         tuple(pieces.cut(secret, payload)) if large else (),
+        None if original is None else commitment if payload else b"",
     )
 
 

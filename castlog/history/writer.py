@@ -15,7 +15,7 @@ from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, NotFound
 from castlog.format import identity, ids, rows
 from castlog.format.chunk import OpenCall
-from castlog.format.record import PIECES, Record, Stored, TailRecord, encode_tail, header
+from castlog.format.record import PIECES, TOMBSTONE, Record, Stored, TailRecord, encode_tail, header
 from castlog.history import calls, reader, tables, timelines
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
@@ -221,6 +221,9 @@ def _entry(seq: int, parent: bytes, draft: Ready) -> Entry:
         index = {digest: number for number, digest in enumerate(table)}
         recipe = tuple(index[digest] for digest, _ in draft.pieces)
         stored, payload = Stored(PIECES, draft.commitment, recipe), b""
+    if draft.remains is not None:
+        form = TOMBSTONE | (stored.form if stored else 0)
+        stored = Stored(form, draft.commitment, stored.recipe if stored else (), draft.remains)
     record = Record(
         draft.ts,
         draft.type,

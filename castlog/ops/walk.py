@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from castlog.core import Core
+from castlog.core import Core, make_event
 from castlog.engine.base import ReadTxn
-from castlog.format import rows
+from castlog.event import Event
+from castlog.format import ids, rows
 from castlog.history import reader, refs, sessions, tables, timelines
 from castlog.history.refs import Place
-from castlog.history.runs import Run
+from castlog.history.runs import Page, Run
 from castlog.history.timelines import GENESIS
 
 
@@ -85,3 +86,13 @@ def runs(core: Core, stretch: Stretch) -> Iterator[tuple[Run, int, int]]:
         last = min(run.last, stretch.last)
         yield run, seq, last
         seq = last + 1
+
+
+def events(core: Core, stretch: Stretch) -> Iterator[Event]:
+    """Yield a stretch's events, oldest first."""
+    session_id = ids.show_session(stretch.session)
+    for run, first, last in runs(core, stretch):
+        page = Page(run, core.fetch, bulk=False)
+        for seq in range(first, last + 1):
+            index = seq - run.first
+            yield make_event(session_id, stretch.name, seq, run.records[index], page, index)

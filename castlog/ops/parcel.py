@@ -1,0 +1,312 @@
+"""Parcels: an export as it arrives, checked from the first byte to the last before anything of it is written.
+
+Reading twice keeps memory small and the store clean: the first pass chains every event and keeps only ids; the second
+hands out events that are known to be sound.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+import msgspec
+import zstandard
+from blake3 import blake3
+
+from castlog import limits
+from castlog.errors import Corrupt, Error, Invalid, Unavailable
+from castlog.event import Parent, Progress
+from castlog.format import codec, identity, ids, line, names, rows
+from castlog.history import drafts
+from castlog.history.drafts import Ready
+from castlog.ops import bundle, jsonl
+
+_Structure = bundle.TimelineLine | bundle.RefLine | bundle.TagLine | bundle.EndLine
+_STRUCTURE: msgspec.json.Decoder[_Structure] = msgspec.json.Decoder(_Structure)
+_SESSION = msgspec.json.Decoder(jsonl.SessionLine)
+_MARK = b'{"castlog":'
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A branch or tag of a parcel."""
+
+    name: str
+    timeline: int
+    seq: int
+    tag: bool
+
+
+class Line(msgspec.Struct):
+    """A timeline of a parcel: where it leaves its parent, and the ids of its events, 32 bytes each."""
+
+    parent: int
+    fork_seq: int
+    ids: bytearray
+
+    @property
+    def last(self) -> int:
+        """The seq of its last event."""
+        return self.fork_seq + len(self.ids) // ids.DIGEST_BYTES
+
+    def id_at(self, seq: int) -> bytes:
+        """Return the id of one of its own events."""
+        start = (seq - self.fork_seq - 1) * ids.DIGEST_BYTES
+        return bytes(self.ids[start : start + ids.DIGEST_BYTES])
+
+
+class Parcel(msgspec.Struct):
+    """A checked export: the session, its timelines by number (0 is the genesis), and its branches and tags."""
+
+    path: str
+    session: bytes
+    row: rows.Session
+    bundle: bool
+    lines: dict[int, Line]
+    heads: list[Head]
+    events: int
+
+    def id_at(self, timeline: int, seq: int) -> bytes:
+        """Return the id at a place of the history that ends on `timeline`."""
+        while timeline:
+            item = self.lines[timeline]
+            if seq > item.fork_seq:
+                return item.id_at(seq)
+            timeline = item.parent
+        return self.row.genesis
+
+
+def is_parcel(first_bytes: bytes) -> bool:
+    """Return whether a file that begins so is castlog's own."""
+    if first_bytes.startswith(zstandard.FRAME_HEADER):
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(first_bytes)) as stream:
+                first_bytes = stream.read(4096)
+        except zstandard.ZstdError:
+            return False
+    return first_bytes.startswith(b'{"type":"session","castlog":')
+
+
+def check(path: str, secret: bytes, progress: Callable[[Progress], None] | None) -> Parcel:
+    """Read an export through and return what it holds.
+
+    Raises Invalid for what is no export, Corrupt when an event does not fit its id or the end is missing, Unavailable
+    for one that a newer castlog wrote.
+    """
+    checker: _Checker | None = None
+    number = 0
+    for number, data in _numbered(path):
+        try:
+            if checker is None:
+                checker = _Checker(path, data, secret)
+            else:
+                checker.take(data)
+        except Error as exc:
+            raise type(exc)(f"{path}, line {number}: {exc}", **{**exc.facts, "line": number}) from exc
+        if progress is not None and number % 1000 == 0:
+            progress(Progress(number, None, "lines", path))
+    if checker is None:
+        raise Invalid(f"{path} is empty; an export begins with its session's line", path=path)
+    return checker.finish(number)
+
+
+def events(parcel: Parcel, timeline: int, first: int, last: int, secret: bytes) -> Iterator[Ready]:
+    """Yield a checked parcel's events `first` to `last` of one timeline, ready to be written."""
+    at, seq = (1, 0) if 1 in parcel.lines and not parcel.bundle else (0, 0)
+    for number, data in _numbered(parcel.path):
+        if number == 1:
+            continue
+        if data.startswith(_MARK):
+            start = _structure(data)
+            if isinstance(start, bundle.TimelineLine):
+                at, seq = start.n, start.fork_seq
+            continue
+        seq += 1
+        if at == timeline and first <= seq:
+            yield _ready(line.decode(data), parcel.row.salt, secret)
+        if at == timeline and seq >= last:
+            return
+
+
+class _Checker:
+    """What is known after each line of an export."""
+
+    def __init__(self, path: str, data: bytes, secret: bytes) -> None:
+        self._secret = secret
+        self._digest = blake3(data)
+        session, row, head = _session(data)
+        self._branch = head.branch or "main"
+        self.parcel = Parcel(path, session, row, bool(head.bundle), {}, [], 0)
+        self._at = 0
+        self._parent = row.genesis
+        self._ended = False
+        if not head.bundle:
+            self.parcel.lines[1] = Line(0, 0, bytearray())
+            self._at = 1
+
+    def take(self, data: bytes) -> None:
+        """Check the next line; raises Invalid or Corrupt."""
+        if self._ended:
+            raise Invalid("something follows the end of the bundle")
+        if not data.startswith(_MARK):
+            self._event(data)
+        elif self.parcel.bundle:
+            self._structure(data)
+        else:
+            raise Invalid("a bundle's line in an export of one branch")
+        self._digest.update(data)
+
+    def finish(self, number: int) -> Parcel:
+        """Return the parcel, whole; raises Corrupt when its end is missing."""
+        parcel = self.parcel
+        if parcel.bundle and not self._ended:
+            raise Corrupt(f"{parcel.path} ends after line {number} without its end line; fetch it again")
+        if not parcel.bundle:
+            parcel.heads.append(Head(self._branch, 1, parcel.lines[1].last, False))
+        return parcel
+
+    def _event(self, data: bytes) -> None:
+        event = line.decode(data)
+        current = self.parcel.lines.get(self._at)
+        if current is None:
+            raise Invalid("an event before the first timeline")
+        if event.seq != current.last + 1:
+            raise Corrupt(f"seq {event.seq} follows {current.last}")
+        ready = _ready(event, self.parcel.row.salt, self._secret, cut=False)
+        header = identity.Header(
+            event.seq, ready.ts, ready.type, ready.schema, ready.harness_version, ready.call_ids, ready.key
+        )
+        self._parent = identity.event_id(self._parent, header, ready.commitment)
+        if event.id != ids.show_digest(self._parent):
+            raise Corrupt(f"seq {event.seq} does not fit its id; the file was changed", seq=event.seq)
+        current.ids += self._parent
+        self.parcel.events += 1
+
+    def _structure(self, data: bytes) -> None:
+        parcel = self.parcel
+        item = _structure(data)
+        if isinstance(item, bundle.TimelineLine):
+            if item.n != len(parcel.lines) + 1 or not 0 <= item.parent < item.n:
+                raise Invalid(f"timeline {item.n} is out of order")
+            if item.parent == 0 and item.fork_seq != 0 or item.parent and not self._owns(item.parent, item.fork_seq):
+                raise Invalid(f"timeline {item.n} leaves a parent that has no seq {item.fork_seq}")
+            parcel.lines[item.n] = Line(item.parent, item.fork_seq, bytearray())
+            self._at = item.n
+            self._parent = parcel.id_at(item.parent, item.fork_seq)
+        elif isinstance(item, bundle.EndLine):
+            if item.digest != ids.show_digest(self._digest.digest()) or item.events != parcel.events:
+                raise Corrupt("the bundle does not match the digest at its end; fetch it again")
+            self._ended = True
+        else:
+            if not (item.timeline == 0 and item.seq == 0) and not self._owns(item.timeline, item.seq):
+                raise Invalid(f"{item.name!r} points at seq {item.seq}, which is not there")
+            if item.id != ids.show_digest(parcel.id_at(item.timeline, item.seq)):
+                raise Corrupt(f"{item.name!r} does not fit its id")
+            name = names.check_name(item.name)
+            parcel.heads.append(Head(name, item.timeline, item.seq, isinstance(item, bundle.TagLine)))
+
+    def _owns(self, timeline: int, seq: int) -> bool:
+        item = self.parcel.lines.get(timeline)
+        return item is not None and item.fork_seq < seq <= item.last
+
+
+def _session(data: bytes) -> tuple[bytes, rows.Session, jsonl.SessionLine]:
+    """Return the session a first line describes, its genesis checked."""
+    try:
+        head = _SESSION.decode(data)
+        salt = bytes.fromhex(head.salt)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as exc:
+        raise Invalid(f"not the session's line of an export ({exc}); make one with `castlog export`") from exc
+    if head.type != "session":
+        raise Invalid("not the session's line of an export; make one with `castlog export`")
+    if head.castlog > jsonl.VERSION or head.bundle > bundle.VERSION:
+        raise Unavailable(f"the export has version {max(head.castlog, head.bundle)}; upgrade castlog to read it")
+    if len(salt) != identity.SALT_BYTES:
+        raise Invalid(f"the salt is {len(salt)} bytes, not {identity.SALT_BYTES}")
+    session, created = ids.parse_session(head.session_id), line.parse_time(head.created)
+    caller = None if head.parent is None else _caller(head.parent)
+    genesis = identity.Genesis(
+        identity.GENESIS_VERSION,
+        session,
+        created,
+        None if caller is None else caller.id,
+        identity.salt_digest(salt),
+    )
+    row = rows.Session(
+        created,
+        salt,
+        identity.genesis_digest(genesis),
+        names.check_title(head.title),
+        names.check_labels(head.labels),
+        None if head.origin is None else names.check_origin(head.origin),
+        caller,
+    )
+    if head.genesis != ids.show_digest(row.genesis):
+        raise Corrupt("the session's line does not fit its genesis digest; the file was changed")
+    if head.branch is not None:
+        names.check_name(head.branch)
+    return session, row, head
+
+
+def _caller(parent: Parent) -> rows.ParentCall:
+    return rows.ParentCall(
+        ids.parse_session(parent.session_id), parent.seq, parent.call_id, ids.parse_digest(parent.id)
+    )
+
+
+def _structure(data: bytes) -> _Structure:
+    try:
+        return _STRUCTURE.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise Invalid(f"not a line of a bundle: {exc}") from exc
+
+
+def _ready(event: line.EventLine, salt: bytes, secret: bytes, *, cut: bool = True) -> Ready:
+    """Return an event of a line, checked as a draft is, ready to be written; without its pieces unless `cut`."""
+    if event.ciphertext is not None:
+        raise Unavailable(f"seq {event.seq} is locked; this castlog cannot import encrypted payloads")
+    gone = event.commitment is not None
+    payload = b"" if gone and bytes(event.redacted) == b"null" else bytes(event.redacted or line.payload_bytes(event))
+    if not gone and not payload:
+        raise Invalid(f"seq {event.seq} has no payload")
+    if payload:
+        codec.validate(payload)
+    call_ids = event.call_ids or (() if event.call_id is None else (event.call_id,))
+    if not 1 <= event.schema < 1 << 31:
+        raise Invalid(f"schema is {event.schema}; it is a whole number from 1 on")
+    return drafts.seal(
+        salt,
+        secret,
+        payload,
+        ts=line.parse_time(event.ts),
+        type=names.check_type(event.type),
+        schema=event.schema,
+        harness_version=names.check_harness_version(event.harness_version),
+        call_ids=tuple(names.check_call_id(call_id) for call_id in call_ids),
+        key=None if event.key is None else names.check_key(event.key),
+        original=ids.parse_digest(event.commitment) if event.commitment is not None else None,
+        cut=cut,
+    )
+
+
+def _numbered(path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield an export's lines with their line ends, numbered from 1; decompresses as it goes."""
+    bound = 2 * limits.EVENT_BYTES_MAX
+    try:
+        with open(path, "rb") as file:
+            compressed = file.read(4) == zstandard.FRAME_HEADER
+            file.seek(0)
+            source: BinaryIO = file
+            if compressed:
+                source = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file), 1 << 20)
+            number = 0
+            while data := source.readline(bound):
+                number += 1
+                if len(data) >= bound:
+                    raise Invalid(f"{path}, line {number} is longer than any event", line=number)
+                if data != b"\n":
+                    yield number, data
+    except zstandard.ZstdError as exc:
+        raise Corrupt(f"{path} does not decompress: {exc}", path=path) from exc
+    except OSError as exc:
+        raise Invalid(f"{path} cannot be read: {exc.strerror}", path=path) from exc
