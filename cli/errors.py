@@ -84,7 +84,10 @@ def tell(error: BaseException) -> Told | None:
 def _ours(error: Any) -> Told:
     kind, code, hint = next(_KINDS[base.__name__] for base in type(error).__mro__ if base.__name__ in _KINDS)
     facts = {name: value for name, value in error.facts.items() if name != "hint"}
-    return Told(kind, code, str(error), error.facts.get("hint", hint), facts)
+    message = str(error)
+    if "`castlog " in message:  # it says itself what to do
+        hint = None
+    return Told(kind, code, message, error.facts.get("hint", hint), facts)
 
 
 def _usage(error: click.UsageError) -> Told:

@@ -67,7 +67,7 @@ def draft(line: Line, default_type: str | None) -> castlog.Draft:
         values = {name: json.loads(text) for name, text in fields.items() if name != "payload"}
         _check_values(values)
         return castlog.Draft(
-            type=values.get("type") or _given(default_type),
+            type=values["type"] if "type" in values else _given(default_type),
             payload=castlog.Raw(_payload(fields, values)),
             call_id=values.get("call_id"),
             call_ids=tuple(values.get("call_ids", ())),
@@ -143,7 +143,7 @@ def _time(value: Any) -> int | None:
 
 
 def _given(default_type: str | None) -> str:
-    if not default_type:
+    if default_type is None:
         raise ValueError("it has no type, and no --type was given.")
     return default_type
 

@@ -110,6 +110,8 @@ def _call(value: dict[str, Any], depth: int) -> str:
 
 
 def _result(value: dict[str, Any], depth: int) -> str:
+    if value.get("interrupted"):
+        return "interrupted" + _after(": ", value.get("error"), depth)
     if value.get("error") and (value.get("ok") is False or "output" not in value):
         return f"failed: {_of(value['error'], depth)}"
     if "output" in value:
@@ -118,7 +120,7 @@ def _result(value: dict[str, Any], depth: int) -> str:
         text = _of(inner, depth)
         return f"ok: {text}" if value.get("ok") is True else text
     if isinstance(value.get("ok"), bool):
-        return "ok" if value["ok"] else "interrupted" if value.get("interrupted") else "failed"
+        return "ok" if value["ok"] else "failed"
     return str(value["decision"]) + _after(": ", value.get("reason"), depth) if "decision" in value else ""
 
 

@@ -40,14 +40,16 @@ def _command(top: click.Context, name: str, command: Command) -> str:
     lines = [f"### castlog {name}\n", f"```\n{usage}\n```\n", f"{_paragraphs(command.help or '')}\n"]
     options = [param for param in command.params if isinstance(param, click.Option)]
     rows = [option.get_help_record(ctx) for option in options if option.name not in ("store", "json")]
-    shown = [
-        " | ".join(("", *(cell.replace("|", "\\|") for cell in (f"`{names}`", text)), "")).strip()
-        for names, text in filter(None, rows)
-    ]
+    shown = [_row(names, text) for names, text in filter(None, rows)]
     if shown:
         lines.append("\n".join(["| option | |", "|---|---|", *shown]) + "\n")
     lines.append("```\n" + "\n".join(command.examples) + "\n```\n")
     return "\n".join(lines)
+
+
+def _row(names: str, text: str) -> str:
+    cells = [cell.replace("|", "\\|") for cell in (f"`{names}`", text)]
+    return f"| {cells[0]} | {cells[1]} |"
 
 
 def _paragraphs(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from typing import Any
 
 import click
@@ -24,8 +25,16 @@ class Revision(click.ParamType):  # type: ignore[type-arg]  # not generic before
     name = "REV"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the words as they are; only a store can say what they name."""
-        return str(value)
+        """Take the words, in NFC as names are; only a store can say what they name. Raises Invalid for no Unicode."""
+        text = str(value)
+        if not text.isascii():
+            from castlog import Invalid
+
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise Invalid(f"{text!r} is not valid Unicode", value=repr(text)) from error
+        return unicodedata.normalize("NFC", text)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         """Offer revisions of the store that begin like this; an unusable store offers nothing."""

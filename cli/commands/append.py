@@ -57,10 +57,14 @@ def append(
     if "-" in words:
         _append_lines(writer, sys.stdin.buffer, kind)
     elif text is not None:
-        writer.write([castlog.Draft(kind or "user_message", {"text": text}, call_id=call_id, key=key)])
+        writer.write([castlog.Draft(_given(kind, "user_message"), {"text": text}, call_id=call_id, key=key)])
     else:
         payload = castlog.Raw((data or "").encode("utf-8", "surrogateescape"))
-        writer.write([castlog.Draft(kind or "note", payload, call_id=call_id, key=key)])
+        writer.write([castlog.Draft(_given(kind, "note"), payload, call_id=call_id, key=key)])
+
+
+def _given(kind: str | None, default: str) -> str:
+    return default if kind is None else kind
 
 
 class _Writer:

@@ -79,7 +79,9 @@ class _Demo:
 
     def run(self) -> None:
         """Run all steps."""
-        self._tell("A session is made. The agent that works in it appends an event for each step it takes.")
+        self._tell(
+            "A session is made, in a temporary store. The agent that works in it appends an event for each step."
+        )
         session = self._type("new", "fix test_parse_date").strip()
         acknowledged = self._crash(session)
         self._type("log", "--oneline")

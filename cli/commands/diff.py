@@ -37,13 +37,13 @@ def diff(app: App, a: str, b: str) -> int:
     elif found.base is None:
         app.out.line("They share no event.")
     else:
-        app.out.line(f"{'base':>6}  {short_rev(found.base.rev)}  {short_id(found.base.id)}")
+        app.out.line(f"{'base':<6}  {short_rev(found.base.rev)}  {short_id(found.base.id)}")
     for side, sign, colour, view, count, theirs in (
         ("left", "-", "red", left, found.left_count, found.left),
         ("right", "+", "green", right, found.right_count, found.right),
     ):
         if count and not app.out.json:
-            app.out.line(Styled(f"{sign * 3:>6}  {short_rev(view.rev)}  {plural(count, 'event')}", f"{colour} bold"))
+            app.out.line(Styled(f"{sign * 3:<6}  {short_rev(view.rev)}  {plural(count, 'event')}", f"{colour} bold"))
         for event in theirs:
             if app.out.json:
                 app.out.record(side=side, **events.row(event))

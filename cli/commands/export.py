@@ -22,7 +22,14 @@ from ..text import plural
     ),
 )
 @click.argument("rev", required=False, type=REV)
-@click.option("--format", "kind", type=click.Choice(["jsonl", "bundle", "source"]), default="jsonl", show_default=True)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["jsonl", "bundle", "source"]),
+    default="jsonl",
+    show_default=True,
+    help="What to write.",
+)
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write this file; it appears when it is whole.")
 @click.option(
     "--from",

@@ -23,7 +23,13 @@ _LIMIT = 50
 @click.option("--title", help="Only those with exactly this title.")
 @click.option("--since", type=SINCE, help="Only those active since: 2h, 3d, yesterday, 2026-05-06.")
 @click.option("--in-flight", is_flag=True, help="Only those with a call that has no result yet.")
-@click.option("--sort", type=click.Choice(["activity", "created", "size"]), default="activity", show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(["activity", "created", "size"]),
+    default="activity",
+    show_default=True,
+    help="What comes first.",
+)
 @click.option(
     "-n",
     "limit",

@@ -35,7 +35,11 @@ def verify(app: App, rev: str | None, deep: bool) -> int:
     else:
         counts = ", ".join(plural(count, name.removesuffix("s"), name) for name, count in report.checked.items())
         verdict = Styled("ok", "green bold") if report.ok else Styled(_verdict(report.findings), "red bold")
-        app.out.line(verdict, f": checked {counts}" + ("" if deep else "; payloads not hashed, --deep does that"))
+        app.out.line(
+            verdict,
+            f": checked {counts or 'nothing, it is empty'}"
+            + ("" if deep else "; payloads not hashed, --deep does that"),
+        )
     return 0 if report.ok else SOMETHING_FOUND
 
 

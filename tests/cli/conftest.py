@@ -66,6 +66,11 @@ def store(home: Path) -> Iterator[str]:
         yield session.id
 
 
+def command_line(value: object) -> str:
+    """Name a parametrised test by the words it types."""
+    return " ".join(value) if isinstance(value, tuple) else ""
+
+
 def rows(result: Result) -> list[dict[str, Any]]:
     """Return the objects a command printed under --json."""
     return [json.loads(line) for line in result.stdout.splitlines()]
