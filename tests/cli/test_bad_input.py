@@ -11,7 +11,7 @@ from castlog_cli.main import COMMANDS
 
 import castlog
 
-from .conftest import Run
+from .conftest import Run, command_line
 
 USAGE, NOT_FOUND, INVALID, CONFLICT = 2, 3, 4, 5
 BAD = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from castlog_cli.main import COMMANDS
 
-from .conftest import Run, rows
+from .conftest import Run, command_line, rows
 
 EVENT = {"session_id", "branch", "seq", "ts", "type", "payload", "parent_seq", "harness_version", "schema", "id"}
 CALL = EVENT | {"call_id"}
