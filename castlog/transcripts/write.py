@@ -1,0 +1,50 @@
+"""Events appended in batches of moderate size, each batch one commit."""
+
+from __future__ import annotations
+
+from castlog import Branch, Draft, Invalid
+
+BATCH_EVENTS = 1000
+BATCH_BYTES = 4 * 1024 * 1024
+
+
+class Writer:
+    """Appends to a branch that nobody else appends to meanwhile; raises Conflict when somebody does."""
+
+    def __init__(self, branch: Branch, seq: int) -> None:
+        self.branch = branch
+        self.seq = seq
+        self.pending_bytes = 0
+        self._pending: list[tuple[Draft, str]] = []
+
+    def put(self, draft: Draft, size: int, fallback: str) -> None:
+        """Take an event; `fallback` is the type it gets, without calls, should castlog refuse its header."""
+        self._pending.append((draft, fallback))
+        self.seq += 1
+        self.pending_bytes += size
+        if len(self._pending) >= BATCH_EVENTS or self.pending_bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending; durable on return."""
+        pending, self._pending, self.pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        head = self.seq - len(pending)
+        try:
+            self.branch.extend([draft for draft, _ in pending], expect=head)
+        except Invalid:
+            if len(pending) == 1:
+                self._write_opaque(*pending[0], head)
+                return
+            for number, (draft, fallback) in enumerate(pending):
+                self._write_one(draft, fallback, head + number)
+
+    def _write_one(self, draft: Draft, fallback: str, head: int) -> None:
+        try:
+            self.branch.extend([draft], expect=head)
+        except Invalid:
+            self._write_opaque(draft, fallback, head)
+
+    def _write_opaque(self, draft: Draft, fallback: str, head: int) -> None:
+        self.branch.extend([Draft(fallback, draft.payload, ts=draft.ts, schema=1)], expect=head)
