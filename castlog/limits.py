@@ -40,5 +40,6 @@ READERS_MAX = 1024  # killed readers keep their slot until somebody sweeps; LMDB
 LOCK_TIMEOUT_SECONDS = 10.0  # a write takes milliseconds: who waits longer waits for something broken
 LOCK_POLL_SECONDS_MIN = 0.000_1  # first pause between two tries for the write lock, half a durable commit
 LOCK_POLL_SECONDS_MAX = 0.005  # longest pause: short beside the time-out, and no load on the machine
+LOCK_NOTE_SECONDS = 1.0  # how old the note of who holds the lock may be; a fresh one each time would cost 1 %
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
 LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between

@@ -43,6 +43,7 @@ T = TypeVar("T")
 _get_ident = threading.get_ident
 _getpid = os.getpid
 _stat = os.stat
+_NO_FILE = (-1, -1)
 
 
 def create(path: str | os.PathLike[str], rows: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -144,7 +145,7 @@ class DiskEngine:
             raise Invalid("this thread is inside an update of the store already", path=str(self.path))
         try:
             lock.acquire(self._lock_timeout)
-            return shared.update(change)
+            return shared.update(change, self._lock_timeout)
         finally:
             lock.release()
 
@@ -273,13 +274,8 @@ class _ReadTxn(_View):
 
     def __enter__(self) -> _ReadTxn:
         shared = self._shared
-        try:
-            status = _stat(shared.data)
-        except OSError:
+        if not shared.in_place():
             shared.follow_file()
-        else:
-            if status.st_ino != shared.inode or status.st_dev != shared.device:
-                shared.follow_file()
         shared.live[id(self)] = ref(self)
         try:
             if shared.gate:
@@ -405,6 +401,11 @@ class _Shared:
         self.key = key
         self.pid = _getpid()
         self.data = str(path / folder.DATA)
+        self._folder = str(path)
+        # The data file that is open, by device and inode; no file's when it must be opened anew.
+        self.file = _NO_FILE
+        # The folder's change time at which the file was in its place, or -1 while that is too young to be trusted.
+        self._settled = -1
         self.handles = 0
         self.read_only = read_only
         # Transactions under way, by identity. Weak, so that one lost to an interrupt does not stay for ever.
@@ -422,12 +423,14 @@ class _Shared:
             self.lock.close()
             raise
 
-    def update(self, change: Callable[[WriteTxn], T]) -> T:
+    def update(self, change: Callable[[WriteTxn], T], timeout: float) -> T:
         """Run `change` and commit. The caller holds the write lock."""
         while True:
-            self._require_file()
-            txn = self._begin_write()
+            if not self.in_place():
+                self._follow_locked(timeout)
+            txn = _WriteTxn(self.path, None)
             try:
+                self._begin_write(txn)
                 result = change(txn)
                 if not txn.full:
                     txn.commit()
@@ -444,35 +447,38 @@ class _Shared:
             if not txn.full:
                 break
             self._grow()
-        self._require_kept()
+        if not self.in_place():
+            raise Unavailable(
+                f"the store {self.path} was removed or replaced while a change was committed",
+                path=str(self.path),
+            )
         return result
 
-    def _begin_write(self) -> _WriteTxn:
-        txn = _WriteTxn(self.path, None)
-        for last in (False, True):
-            self.live[id(txn)] = ref(txn)
-            try:
-                if self.gate:
-                    self.pass_gate(txn)
-                txn._raw = self.environment.begin(write=True)
-                return txn
-            except lmdb.Error as error:
-                self.live.pop(id(txn), None)
-                if last or not self._mended(error):
-                    raise self._failed(error) from error
-            except BaseException:
-                self.live.pop(id(txn), None)
-                raise
-        raise AssertionError("unreachable")
+    def _begin_write(self, txn: _WriteTxn) -> None:
+        self.live[id(txn)] = ref(txn)
+        if self.gate:
+            self.pass_gate(txn)
+        try:
+            txn._raw = self.environment.begin(write=True)
+        except lmdb.Error as error:
+            self.begin_again(txn, error, write=True)
 
-    def begin_again(self, txn: _ReadTxn, error: lmdb.Error) -> None:
-        """Mend what kept a read transaction from beginning and begin it, or raise what is wrong."""
+    def _follow_locked(self, timeout: float) -> None:
+        """Follow a replaced file under the write lock, which was replaced too if the whole folder was."""
+        self.follow_file()
+        while self.lock.renew():
+            self.lock.release()
+            self.lock.acquire(timeout)
+            self.follow_file()
+
+    def begin_again(self, txn: _View, error: lmdb.Error, *, write: bool = False) -> None:
+        """Mend what kept a transaction from beginning and begin it, or raise what is wrong."""
         self.live.pop(id(txn), None)
         if not self._mended(error):
             raise self._failed(error) from error
         self.live[id(txn)] = ref(txn)
         try:
-            txn._raw = self.environment.begin()
+            txn._raw = self.environment.begin(write=write)
         except BaseException as again:
             self.live.pop(id(txn), None)
             if isinstance(again, lmdb.Error):
@@ -489,7 +495,7 @@ class _Shared:
         if isinstance(error, lmdb.ReadersFullError):
             return bool(self.environment.reader_check())
         if isinstance(error, lmdb.PanicError):
-            self.inode = 0
+            self._lose_file()
             self.follow_file()
             return True
         return False
@@ -497,7 +503,7 @@ class _Shared:
     def _failed(self, error: lmdb.Error) -> Error:
         """Return castlog's word for `error`. After a failed write of a meta page the files are opened anew."""
         if isinstance(error, lmdb.PanicError) or getattr(error, "code", 0) > 0:
-            self.inode = 0
+            self._lose_file()
         return _translated(error, self.path)
 
     def _grow(self) -> None:
@@ -507,7 +513,7 @@ class _Shared:
             try:
                 self.environment.set_mapsize(size)
             except lmdb.Error as error:
-                self.inode = 0  # LMDB leaves an environment that could not be mapped unusable.
+                self._lose_file()  # LMDB leaves an environment that could not be mapped unusable.
                 raise Unavailable(
                     f"the store {self.path} needs more address space than this process may have",
                     path=str(self.path),
@@ -561,40 +567,43 @@ class _Shared:
 
     # -- following the file --
 
-    def _require_file(self) -> None:
-        try:
-            status = _stat(self.data)
-        except OSError:
-            status = None
-        if status is None or status.st_ino != self.inode or status.st_dev != self.device:
-            self.follow_file()
-        while self.lock.renew():
-            self.lock.release()
-            self.lock.acquire(self._timeout)
-            self.follow_file()
+    def in_place(self) -> bool:
+        """Tell whether the data file at the path is still the one that is open.
 
-    def _require_kept(self) -> None:
+        Asks the folder, not the file: its change time tells of every name put, moved or removed in it and cannot be
+        set back. (A look at the file's own times makes Linux, since 6.13, write a new one at the next commit, which
+        then costs a tenth more.) While the change time is young, another change might get the same, so then the
+        file is looked at too.
+        """
         try:
-            status = _stat(self.data)
+            status = _stat(self._folder)
+            if status.st_ctime_ns == self._settled and status.st_ino == self.key[1]:
+                return True
+            there = _stat(self.data)
         except OSError:
-            status = None
-        if status is None or status.st_ino != self.inode or status.st_dev != self.device:
-            raise Unavailable(
-                f"the store {self.path} was removed or replaced while a change was committed",
-                path=str(self.path),
-            )
+            return False
+        if (there.st_ino, there.st_dev) != self.file:
+            return False
+        self._settled = status.st_ctime_ns if _is_settled(status.st_ctime_ns) else -1
+        return True
+
+    def _lose_file(self) -> None:
+        """Have the next transaction open the file anew."""
+        self.file = _NO_FILE
+        self._settled = -1
 
     def follow_file(self) -> None:
         """Open the data file that now lies at the path, if it is another one than ours."""
         with self._alone:
+            if self.in_place():
+                return
             try:
-                status = _stat(self.data)
+                _stat(self.data)
             except FileNotFoundError as error:
                 raise Unavailable(f"the store {self.path} is gone", path=str(self.path)) from error
             except OSError as error:
                 raise folder.unavailable(self.path, error.errno or 0) from error
-            if (status.st_ino, status.st_dev) != (self.inode, self.device):
-                self._reopen()
+            self._reopen()
 
     def make_writable(self) -> None:
         """Open for writing what an earlier handle of this process opened for reading."""
@@ -632,7 +641,8 @@ class _Shared:
             except BaseException:
                 environment.close()
                 raise
-        self.inode, self.device = status.st_ino, status.st_dev
+        self.file = (status.st_ino, status.st_dev)
+        self._settled = -1
         self.reader_table = self._reader_table()
         return environment
 
@@ -666,6 +676,15 @@ class _Shared:
         else:
             self.environment.close()
         self.lock.close()
+
+
+def _is_settled(change_time: int) -> bool:
+    """Tell whether a change made from now on gets another change time.
+
+    Kernels stamp with a clock that ticks every 1 to 10 ms; file systems that keep whole seconds keep two at worst.
+    """
+    age = time.time_ns() - change_time
+    return age > (100_000_000 if change_time % 1_000_000_000 else 2_500_000_000)
 
 
 def _present(path: Path) -> bool:

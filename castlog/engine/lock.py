@@ -6,7 +6,7 @@ Threads of one process queue at a `threading` lock, processes at a POSIX record 
 Why record locks and not `flock`: a record lock belongs to the process and dies with it. A `flock` belongs to the open
 file, which forked children share, so that a child which outlives a killed parent would hold the store for ever. The
 price of record locks is that closing *any* descriptor of the file drops them; hence one `WriteLock` a store and
-process, kept by the registry in `disk`.
+process, kept by the registry in `disk`. Should it be lost all the same, LMDB's own lock still keeps writers apart.
 """
 
 from __future__ import annotations
@@ -17,122 +17,157 @@ import fcntl
 import json
 import os
 import socket
+import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from castlog.engine import folder
 from castlog.errors import Conflict
-from castlog.limits import LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN
+from castlog.limits import LOCK_NOTE_SECONDS, LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN
 
 _WRITE_BYTE = 0  # Held by the one writer.
 _SWAP_BYTE = 1  # Shared while a data file is being opened, exclusive while it is being replaced.
-_HOLDER_BYTES = 256  # The holder's note is padded to this, so that a shorter one leaves nothing of a longer one.
+_NOTE_BYTES = 256  # The holder's note is padded to this, so that a shorter one leaves nothing of a longer one.
 
+# `struct flock` of the systems whose layout is known: how to ask the kernel who holds a lock.
+_ASK = {"linux": ("hhqqi4x", (0, 1, 2, 3, 4)), "darwin": ("qqihh", (3, 4, 0, 1, 2))}.get(sys.platform)
+
+_lockf = fcntl.lockf
 _get_ident = threading.get_ident
+_monotonic = time.monotonic
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
+_UNLOCK = fcntl.LOCK_UN
 
 
 class WriteLock:
     """One process's hold on `write.lock`. Shared by all its handles on that store."""
 
-    __slots__ = ("_descriptor", "_host", "_path", "_queue", "_since", "owner")
+    __slots__ = ("_descriptor", "_host", "_note_due", "_path", "_queue", "_since", "owner")
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self._path = path
-        # Reentrant only because its release is refused to threads that do not hold it: see `release`.
+        # Reentrant for one property only: a thread that does not hold it cannot release it.
         self._queue = threading.RLock()
         self._host = socket.gethostname()[:64]
         self._since = 0.0
+        self._note_due = 0.0
         self._descriptor = _open(path, create=create)
         self.owner = 0
 
     def acquire(self, timeout: float) -> None:
         """Take the lock within `timeout` seconds or raise Conflict, naming the holder.
 
-        Call it inside the `try` whose `finally` calls `release`: an interrupt may come right after it is had.
+        Call it inside the `try` whose `finally` calls `release`: an interrupt may come right after it is had. A
+        thread that has it already must not ask again.
         """
-        deadline = time.monotonic() + timeout
-        if not self._queue.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
-            raise self._conflict(timeout, {"pid": os.getpid(), "host": self._host, "since": _iso(self._since)})
+        began = _monotonic()
+        if not self._queue.acquire(blocking=False) and not self._queue.acquire(
+            timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+        ):
+            raise self._conflict(timeout, os.getpid(), self._since)
         self.owner = _get_ident()
-        pause = LOCK_POLL_SECONDS_MIN
-        while not _try_lock(self._descriptor, fcntl.LOCK_EX, _WRITE_BYTE):
-            if time.monotonic() >= deadline:
-                raise self._conflict(timeout, self._holder())
-            time.sleep(pause)
-            pause = min(pause * 2, LOCK_POLL_SECONDS_MAX)
-        self._since = time.time()
-        note = f'{{"pid":{os.getpid()},"host":{json.dumps(self._host)},"since":"{_iso(self._since)}"}}\n'
-        os.pwrite(self._descriptor, note.encode().ljust(_HOLDER_BYTES), 0)
+        try:
+            _lockf(self._descriptor, _TRY, 1, _WRITE_BYTE)
+        except OSError as error:
+            self._wait(error, _TRY, _WRITE_BYTE, began, timeout)
+            began = _monotonic()
+        if began >= self._note_due:
+            # Not at every turn: it costs a hundredth of a durable commit, and who holds on for long is what counts.
+            self._note_due = began + LOCK_NOTE_SECONDS
+            self._since = time.time()
+            note = json.dumps({"pid": os.getpid(), "host": self._host, "since": _iso(self._since)}) + "\n"
+            os.pwrite(self._descriptor, note.encode().ljust(_NOTE_BYTES), 0)
 
     def release(self) -> None:
         """Give the lock back; do nothing when this thread does not hold it."""
         if self.owner != _get_ident():
-            # The interrupt may have come between having the queue and noting the owner.
+            # An interrupt may have come between getting out of the queue and noting the owner.
             with contextlib.suppress(RuntimeError):
                 self._queue.release()
             return
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _WRITE_BYTE)
+            _lockf(self._descriptor, _UNLOCK, 1, _WRITE_BYTE)
         finally:
             self.owner = 0
             self._queue.release()
 
     def renew(self) -> bool:
-        """Open `write.lock` anew if another file has taken its name; return whether it had. Locks are lost then."""
+        """Open `write.lock` anew if another file has taken its name; then a lock that was held is held no more."""
+        here = os.fstat(self._descriptor)
         try:
             there = os.stat(self._path)
         except FileNotFoundError:
             there = None
-        here = os.fstat(self._descriptor)
         if there is not None and (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev):
             return False
         descriptor = _open(self._path, create=True)
         os.close(self._descriptor)
         self._descriptor = descriptor
+        self._note_due = 0.0
         return True
 
     @contextlib.contextmanager
     def swap(self, timeout: float, *, exclusive: bool = False) -> Iterator[None]:
         """Keep the data file from being replaced while it is opened; with `exclusive`, from being opened."""
-        deadline = time.monotonic() + timeout
-        how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-        while not _try_lock(self._descriptor, how, _SWAP_BYTE):
-            if time.monotonic() >= deadline:
-                raise self._conflict(timeout, self._holder())
-            time.sleep(LOCK_POLL_SECONDS_MAX)
+        how = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
+        try:
+            _lockf(self._descriptor, how, 1, _SWAP_BYTE)
+        except OSError as error:
+            self._wait(error, how, _SWAP_BYTE, _monotonic(), timeout)
         try:
             yield
         finally:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _SWAP_BYTE)
+            _lockf(self._descriptor, _UNLOCK, 1, _SWAP_BYTE)
 
     def close(self) -> None:
         """Close the file. In a forked child this leaves the parent's lock alone."""
         os.close(self._descriptor)
 
-    def _holder(self) -> dict[str, Any]:
-        try:
-            note = json.loads(os.pread(self._descriptor, _HOLDER_BYTES, 0))
-        except ValueError:
-            return {}
-        return note if isinstance(note, dict) else {}
+    def _wait(self, error: OSError, how: int, byte: int, began: float, timeout: float) -> None:
+        pause = LOCK_POLL_SECONDS_MIN
+        while True:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise folder.unavailable(self._path, error.errno or 0) from error
+            if _monotonic() - began >= timeout:
+                raise self._conflict(timeout, *self._holder(how, byte)) from None
+            time.sleep(pause)
+            pause = min(pause * 2, LOCK_POLL_SECONDS_MAX)
+            try:
+                _lockf(self._descriptor, how, 1, byte)
+                return
+            except OSError as again:
+                error = again
 
-    def _conflict(self, timeout: float, holder: dict[str, Any]) -> Conflict:
-        who = "another process"
-        if holder.get("pid") == os.getpid():
-            who = f"another thread of this process ({os.getpid()})"
-        elif "pid" in holder:
-            who = f"process {holder['pid']} on {holder.get('host')}"
-        since = f" since {holder['since']}" if "since" in holder else ""
+    def _holder(self, how: int, byte: int) -> tuple[int | None, float | None]:
+        """Return who holds the lock and since when, as far as the kernel and the holder's note tell."""
+        pid, since = None, None
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            note = json.loads(os.pread(self._descriptor, _NOTE_BYTES, 0))
+            pid, since = int(note["pid"]), datetime.fromisoformat(note["since"]).timestamp()
+        asked = _ask(self._descriptor, how, byte)
+        if asked is not None and asked != pid:
+            return asked, None
+        return pid, since
+
+    def _conflict(self, timeout: float, pid: int | None, since: float | None) -> Conflict:
+        if pid is None:
+            who = "another process"
+        elif pid == os.getpid():
+            who = f"another thread of this process ({pid})"
+        else:
+            who = f"process {pid} on {self._host}"
+        when = _iso(since) if since else None
         return Conflict(
-            f"the store is locked by {who}{since}, and stayed so for {timeout:g} seconds",
+            f"the store {self._path.parent} is locked by {who}{f' since {when}' if when else ''}"
+            f" and was not free within {timeout:g} seconds",
             path=str(self._path.parent),
-            pid=holder.get("pid"),
-            host=holder.get("host"),
-            since=holder.get("since"),
+            pid=pid,
+            host=self._host,
+            since=when,
         )
 
 
@@ -145,14 +180,21 @@ def _open(path: Path, *, create: bool) -> int:
     return descriptor
 
 
-def _try_lock(descriptor: int, how: int, byte: int) -> bool:
+def _ask(descriptor: int, how: int, byte: int) -> int | None:
+    """Return the process the kernel names as holder of a lock that keeps `how` away, if there is one it can name."""
+    if _ASK is None:
+        return None
+    layout, places = _ASK
+    kind = fcntl.F_WRLCK if how & fcntl.LOCK_EX else fcntl.F_RDLCK
+    values = dict(zip(places, (kind, os.SEEK_SET, byte, 1, 0), strict=True))
     try:
-        fcntl.lockf(descriptor, how | fcntl.LOCK_NB, 1, byte)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            return False
-        raise
-    return True
+        answer = struct.unpack(
+            layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *(values[n] for n in range(5))))
+        )
+    except OSError:
+        return None
+    # A holder in another container has no number here.
+    return answer[places[4]] if answer[places[0]] != fcntl.F_UNLCK and answer[places[4]] > 0 else None
 
 
 def _iso(seconds: float) -> str:
