@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from castlog.errors import Invalid
+from castlog.errors import Corrupt, Invalid
 from castlog.limits import DEPTH_MAX, EVENT_BYTES_MAX
 
 _encode = msgspec.json.Encoder().encode
@@ -39,8 +39,11 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of JSON bytes that were validated when they were stored."""
-    return _decode(data)
+    """Return the value of JSON bytes that were validated when they were stored; raises Corrupt when they are none."""
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise Corrupt(f"stored payload bytes are not JSON: {exc}") from exc
 
 
 def validate(data: bytes) -> None:
@@ -213,7 +216,7 @@ def _check_keys(text: str) -> None:
         ) from None
 
 
-class _Duplicate(Exception):  # noqa: N818 - a signal between the two functions here, never seen outside
+class _Duplicate(Exception):
     def __init__(self, key: str) -> None:
         self.key = key
 

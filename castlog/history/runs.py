@@ -12,7 +12,7 @@ from typing import Any
 from castlog.errors import Corrupt
 from castlog.format import chunk, codec, identity
 from castlog.format.chunk import OpenCall
-from castlog.format.record import ENCRYPTED, TOMBSTONE, Record, TailRecord, header
+from castlog.format.record import ENCRYPTED, TOMBSTONE, Record, Stored, TailRecord, header
 
 Fetch = Callable[[Sequence[bytes]], bytes]
 
@@ -50,8 +50,7 @@ class Run:
             return b""
         if stored.recipe:
             data = fetch(self.pieces(index))
-            expected = stored.remains or stored.commitment
-            if len(data) != record.size or identity.commitment(self.salt, data) != expected:
+            if len(data) != record.size or not covers(stored, self.salt, data):
                 raise Corrupt(f"the payload of seq {self.first + index} is not what was committed to")
             return data
         return stored.data if stored.form & ENCRYPTED else self.inline(index)
@@ -123,8 +122,7 @@ class OpenRun(Run):
         parent = self.parent
         for index, item in enumerate(tail):
             expected = identity.event_id(parent, header(first + index, item.record), self.commitment(index))
-            sound = not chunk.lies_inline(item.record) or len(item.payload) == item.record.size
-            if item.parent != parent or item.id != expected or not sound:
+            if item.parent != parent or item.id != expected or not self._is_whole(item):
                 raise Corrupt(f"the record of seq {first + index} does not match its id", seq=first + index)
             parent = item.id
         self._ids = [item.id for item in tail]
@@ -141,6 +139,23 @@ class OpenRun(Run):
         """Return the payloads and a guess at what the records' objects take."""
         return sum(len(item.payload) + 600 for item in self._tail)
 
+    def _is_whole(self, item: TailRecord) -> bool:
+        """Return whether a record holds the bytes it should; those in pieces are checked when they are fetched."""
+        stored = item.record.stored
+        if stored is None:
+            return len(item.payload) == item.record.size  # the id covers the bytes themselves
+        if stored.recipe:
+            return True
+        if stored.form & TOMBSTONE and not stored.remains:
+            return item.record.size == 0
+        data = stored.data if stored.form & ENCRYPTED else item.payload
+        return len(data) == item.record.size and covers(stored, self.salt, data)
+
+
+def covers(stored: Stored, salt: bytes, data: bytes) -> bool:
+    """Return whether these are the bytes a record says it stores now: the original's, or what a tombstone left."""
+    return identity.commitment(salt, data) == (stored.remains or stored.commitment)
+
 
 def _look_up(table: Sequence[bytes], record: Record) -> list[bytes]:
     assert record.stored is not None
@@ -153,7 +168,8 @@ def _look_up(table: Sequence[bytes], record: Record) -> list[bytes]:
 class Page:
     """A run as the source of the events one reader was given: decodes payloads singly, or all at the first asked for.
 
-    With `bulk` each decoded payload is handed out once, so no two events share an object that a caller may change.
+    With `bulk` each decoded payload is handed out once, so no two events share an object that a caller may change. When
+    one payload of the run cannot be had, the others still are, singly.
     """
 
     __slots__ = ("_bulk", "_decoded", "_fetch", "run")
@@ -170,9 +186,12 @@ class Page:
 
     def payload(self, index: int) -> Any:
         """Return the decoded payload of the event at `index`."""
-        if self._bulk:
-            if self._decoded is None:
+        if self._bulk and self._decoded is None:
+            try:
                 self._decoded = self.run.payloads(self._fetch)
+            except Corrupt:
+                self._bulk = False
+        if self._decoded is not None:
             return self._decoded[index]
         raw = self.raw(index)
         return codec.decode(raw) if raw else None

@@ -13,6 +13,7 @@ import msgspec
 
 from castlog import limits
 from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
 from castlog.format.chunk import OpenCall
@@ -49,13 +50,17 @@ def due(tail: rows.Tail) -> bool:
 
 
 def prepare(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int) -> Seal | None:
-    """Return chunks for the full part of a timeline's open chunk, or None when it is not full."""
+    """Return chunks for the full part of a timeline's open chunk, or None when it is not full.
+
+    None also when something there cannot be verified: it stays as it is, and the append that led here has succeeded.
+    """
     tail = reader.tail_of(txn, timeline)
     if not due(tail):
         return None
-    records = reader.open_records(txn, timeline, tail.sealed + 1, tail.last)
-    OpenRun(session.salt, tail.sealed + 1, records)  # what cannot be verified is not sealed
-    base = _open_after(txn, objects, session, timeline, tail.sealed)
+    try:
+        base, records = _open_part(txn, objects, session, timeline, tail)
+    except Corrupt:
+        return None
     row = timelines.read(txn, timeline)
     entries = [Entry(seq, item) for seq, item in enumerate(records, tail.sealed + 1)]
     seal = _seal(objects.secret, row.session, timeline, tail.sealed, base, entries)
@@ -65,15 +70,15 @@ def prepare(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int
 def prepare_batch(txn: ReadTxn, objects: Objects, at: State, outcome: Outcome) -> tuple[Seal, list[Entry]] | None:
     """Return chunks for what is open on a branch together with a batch of new events, and the entries left over.
 
-    None when the two together do not fill a chunk.
+    None when the two together do not fill a chunk, or what is open cannot be verified.
     """
     if at.goes_on:
         assert at.tail is not None
         timeline, sealed, open_size = at.ref.timeline, at.tail.sealed, at.tail.size
-        base = _open_after(txn, objects, at.session, timeline, sealed)
-        older = reader.open_records(txn, timeline, sealed + 1, at.tail.last)
-        if older:
-            OpenRun(at.session.salt, sealed + 1, older)
+        try:
+            base, older = _open_part(txn, objects, at.session, timeline, at.tail)
+        except Corrupt:
+            return None
     else:
         timeline, sealed, open_size, base, older = 0, at.ref.seq, 0, at.open, []
     size = open_size + sum(entry.size for entry in outcome.new)
@@ -84,7 +89,7 @@ def prepare_batch(txn: ReadTxn, objects: Objects, at: State, outcome: Outcome) -
     if not seal.chunks:
         return None
     kept_from = seal.chunks[-1].last + 1
-    return seal, [entry for entry in outcome.new if entry.seq >= kept_from]
+    return seal, [entry for entry in entries if entry.seq >= kept_from]
 
 
 def apply(txn: WriteTxn, objects: Objects, seal: Seal) -> None:
@@ -119,13 +124,18 @@ def commit_batch(
     return timeline, writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, size, now)
 
 
-def _open_after(
-    txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, sealed: int
-) -> tuple[OpenCall, ...]:
+def _open_part(
+    txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, tail: rows.Tail
+) -> tuple[tuple[OpenCall, ...], list[TailRecord]]:
+    """Return the calls in flight where an open chunk begins, and its records; raises Corrupt unless all is verified."""
     row = timelines.read(txn, timeline)
-    if sealed == row.fork_seq:
-        return row.open
-    return reader.chunk_at(txn, objects, session.salt, timeline, sealed).open
+    base = row.open
+    if tail.sealed != row.fork_seq:
+        base = reader.chunk_at(txn, objects, session.salt, timeline, tail.sealed).open
+    records = reader.open_records(txn, timeline, tail.sealed + 1, tail.last)
+    if records:
+        OpenRun(session.salt, tail.sealed + 1, records)
+    return base, records
 
 
 def _seal(

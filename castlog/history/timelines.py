@@ -29,10 +29,15 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 def read(txn: ReadTxn, timeline: int) -> rows.Timeline:
-    """Return a timeline's row; raises Corrupt when it is missing."""
+    """Return a timeline's row; raises Corrupt when it is missing, or points at one made later.
+
+    Every walk upwards goes through here, so none can run in circles whatever the rows say.
+    """
     row = tables.get(txn, rows.TIMELINES, timeline)
     if row is None:
         raise Corrupt(f"timeline {timeline} is missing", timeline=timeline)
+    if row.parent >= timeline or row.jump >= timeline:
+        raise Corrupt(f"timeline {timeline} points at one made after it", timeline=timeline)
     return row
 
 
