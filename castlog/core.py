@@ -27,7 +27,7 @@ from castlog.history.written import Written
 T = TypeVar("T")
 
 
-class _Restage(Exception):  # noqa: N818 - a signal inside this module
+class _Restage(Exception):
     """A piece that was there when the append was prepared is gone."""
 
 

@@ -42,4 +42,5 @@ LOCK_POLL_SECONDS_MIN = 0.000_1  # first pause between two tries for the write l
 LOCK_POLL_SECONDS_MAX = 0.005  # longest pause: short beside the time-out, and no load on the machine
 LOCK_NOTE_SECONDS = 1.0  # how old the note of who holds the lock may be; a fresh one each time would cost 1 %
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
+REBUILD_BATCH_BYTES = 32 << 20  # LMDB keeps what a transaction changed in memory; a rebuilt file may be larger
 LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between

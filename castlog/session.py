@@ -37,7 +37,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
 class Session:
     """One session of an open store. Properties are read when asked for."""
 
-    def __init__(self, core: Core, session: bytes, row: rows.Session, activity: rows.Activity | None = None) -> None:
+    def __init__(
+        self, core: Core, session: bytes, row: rows.Session, activity: sessions.Activity | None = None
+    ) -> None:
         self._core = core
         self._session = session
         self._made_from = row
@@ -87,7 +89,7 @@ class Session:
         row, activity = self._made_from, self._activity
         if activity is None:
             with self._core.read() as txn:
-                activity = sessions.activity(txn, self._session)
+                activity = sessions.activity(txn, self._session, row)
         return SessionInfo(
             self.id,
             row.title,

@@ -13,8 +13,8 @@ import msgspec
 from castlog import limits
 from castlog.branch import Branch
 from castlog.core import Core
-from castlog.engine.targets import open_engine
 from castlog.engine.base import ReadTxn
+from castlog.engine.targets import open_engine
 from castlog.errors import Corrupt, Invalid, NotFound, Unavailable
 from castlog.event import Event, Parent, Point, Progress
 from castlog.format import identity, ids, names, rows
@@ -112,7 +112,7 @@ class Store:
             if caller is not None:
                 sessions.read(txn, caller.session, deleted=True)
             row = sessions.create(
-                txn, session, salt, created=now, now=now, title=title, labels=checked, origin=origin, parent=caller
+                txn, session, salt, created=now, title=title, labels=checked, origin=origin, parent=caller
             )
             start = Place(0, 0, row.genesis)
             refs.create(txn, session, [sessions.DEFAULT_BRANCH], start, now=now, operation="create")
@@ -255,9 +255,9 @@ class Store:
     ) -> int:
         """Write a history to a binary file and return how many events it holds.
 
-        `jsonl` is one branch, with what is needed to import it with equal ids; `bundle` is the whole session, all branches
-        and tags; `source` gives back the bytes of the file it was imported from. `start` leaves out what is before it,
-        and only `source` takes it.
+        `jsonl` is one branch, with what is needed to import it with equal ids; `bundle` is the whole session, all
+        branches and tags; `source` gives back the bytes of the file it was imported from. `start` leaves out what is
+        before it, and only `source` takes it.
         """
         view = self._view(rev)
         if format == "jsonl":
@@ -353,7 +353,8 @@ class Store:
     def undelete(self, rev: str, name: str | None = None) -> Session | Branch:
         """Bring back a session (by id or title) or a branch (SESSION/BRANCH), the branch as `name` if given.
 
-        Of several that fit the newest comes back. Raises NotFound when none is in the trash, Conflict when the name is taken.
+        Of several that fit the newest comes back. Raises NotFound when none is in the trash, Conflict when the name is
+        taken.
         """
         if name is not None:
             name = names.check_name(name, "branch name")
@@ -429,9 +430,9 @@ def open(  # noqa: A001 - castlog.open reads like the field's other stores
 ) -> Store:
     """Open a store: a path, `lmdb:PATH`, or `memory:` for tests. Created on first use unless `create` is off.
 
-    `harness_version` is stamped on every event written through it; `clock` gives nanoseconds UTC; a lock that is not had
-    within `lock_timeout` seconds is Conflict. Raises NotFound when there is no store and none may be made, Unavailable
-    when it was written by a newer castlog, Corrupt when its files are damaged.
+    `harness_version` is stamped on every event written through it; `clock` gives nanoseconds UTC; a lock that is not
+    had within `lock_timeout` seconds is Conflict. Raises NotFound when there is no store and none may be made,
+    Unavailable when it was written by a newer castlog, Corrupt when its files are damaged.
     """
     now = clock or time.time_ns
     version = names.check_harness_version(harness_version)

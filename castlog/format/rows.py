@@ -72,19 +72,6 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     deleted: int | None = None
 
 
-class Activity(msgspec.Struct, frozen=True, array_like=True):
-    """What a listing shows of a session and an append changes.
-
-    `active` is the newest event time, `appended` when castlog last wrote to it; `size` counts payload bytes.
-    """
-
-    active: int
-    appended: int
-    events: int
-    size: int
-    branches: int
-
-
 class Name(msgspec.Struct, frozen=True, array_like=True):
     """What a name means: a branch by its number, or (branch 0) a tag fixed to a place."""
 
@@ -95,7 +82,12 @@ class Name(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True):
-    """A branch: the truth about its head. `id` is empty until somebody needs the id of a fork point inside a chunk."""
+    """A branch: the truth about its head. `id` is empty until somebody needs the id of a fork point inside a chunk.
+
+    `operation`, `start` and `note` say how it began; the reflog holds what moved it since. `events` and `size` count
+    what was written through it and its payload bytes, `active` is the newest of those events' times, `appended` when
+    castlog last wrote one.
+    """
 
     session: bytes
     name: str
@@ -103,7 +95,14 @@ class Ref(msgspec.Struct, frozen=True, array_like=True):
     seq: int
     id: bytes
     created: int
+    operation: str
+    start: int
+    note: str
     deleted: int | None = None
+    events: int = 0
+    size: int = 0
+    active: int = 0
+    appended: int = 0
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True):
@@ -220,6 +219,14 @@ class Table(Generic[RowType]):
         """Return the fields of a key, the letter left out."""
         return self._struct.unpack(key)[1:]
 
+    def prefix(self, *fields: bytes) -> bytes:
+        """Return what the keys of all rows with these first fields begin with."""
+        return b"".join((self.letter, *fields))
+
+    def owns(self, key: bytes) -> bool:
+        """Return whether a key that begins with the letter is one of this table's."""
+        return True
+
     def encode(self, key: bytes, row: RowType) -> bytes:
         """Return a row's bytes."""
         body = _encode(row)
@@ -241,27 +248,57 @@ class Table(Generic[RowType]):
         return self.row.__name__.lower()
 
 
-# The tables. On disk: DO NOT CHANGE a letter or a layout; add a table or raise the version.
+class Clustered(Table[RowType]):
+    """A table whose rows lie together with other tables' rows about the same number: letter, number, kind, the rest.
+
+    What one append or one fork changes then lies in few leaves of the engine's tree, and each leaf is a page to write.
+    """
+
+    def __init__(self, letter: bytes, kind: int, layout: str, row: type[RowType]) -> None:
+        super().__init__(letter, f"QB{layout}", row)
+        self.kind = kind
+
+    def key(self, *fields: int | bytes) -> bytes:
+        """Return the key of the row with these fields, the number first."""
+        return self._struct.pack(self.letter, fields[0], self.kind, *fields[1:])
+
+    def fields(self, key: bytes) -> tuple[int | bytes, ...]:
+        """Return the fields of a key, letter and kind left out."""
+        _, number, _, *rest = self._struct.unpack(key)
+        return number, *rest
+
+    def prefix(self, *fields: bytes) -> bytes:
+        """Return what the keys of all rows about a number begin with; without one, the letter."""
+        return b"".join((self.letter, fields[0], bytes((self.kind,)), *fields[1:])) if fields else self.letter
+
+    def owns(self, key: bytes) -> bool:
+        """Return whether a key that begins with the letter is of this table's kind."""
+        return key[_KIND_AT] == self.kind
+
+
+_KIND_AT = 9
+
+# The tables. On disk: DO NOT CHANGE a letter, kind or layout; add a table or raise the version.
 META = Table(b"M", "", Meta)
 COUNTERS = Table(b"N", "", Counters)
 HEAD = Table(b"H", "", Head)
 SESSIONS = Table(b"S", "16s", Session)
-ACTIVITY = Table(b"A", "16s", Activity)
 ORIGINS = Table(b"O", "16s", Origin)
 CHILDREN = Table(b"L", "16s16s", Child)
-REFS = Table(b"R", "Q", Ref)
-REFLOG = Table(b"G", "QQ", Move)
-TIMELINES = Table(b"T", "Q", Timeline)
-TAILS = Table(b"E", "Q", Tail)
-CHUNKS = Table(b"C", "QQ", Chunk)
+REFS = Clustered(b"R", 0, "", Ref)
+REFLOG = Clustered(b"R", 1, "Q", Move)
+TIMELINES = Clustered(b"T", 0, "", Timeline)
+CHUNKS = Clustered(b"T", 1, "Q", Chunk)
+_RECORD_KIND = 2  # between the chunks and the tail, so that the newest record lies beside the tail
+TAILS = Clustered(b"T", 3, "", Tail)
+IN_FLIGHT = Clustered(b"T", 4, "", Calls)
 PIECES = Table(b"P", "32s", Piece)
 KEYS = Table(b"K", "16s16sQ", Seq)
-IN_FLIGHT = Table(b"F", "Q", Calls)
 TRASH = Table(b"D", "Q", Trash)
 
 # Three tables whose values or keys are not of that form.
 _NAME_LETTER = b"B"  # session, then the name's UTF-8
-_RECORD = struct.Struct(">cQQ")  # timeline, seq -> a record, which its event id checks
+_RECORD = struct.Struct(">cQBQ")  # timeline, kind, seq -> a record, which its event id checks
 _PART = struct.Struct(">cQH")  # object, part -> bytes, which the object's digest checks
 
 
@@ -283,12 +320,12 @@ NAMES = _Names()
 
 def record_key(timeline: int, seq: int) -> bytes:
     """Return the key of a record in a timeline's open chunk."""
-    return _RECORD.pack(b"V", timeline, seq)
+    return _RECORD.pack(TIMELINES.letter, timeline, _RECORD_KIND, seq)
 
 
 def record_seq(key: bytes) -> int:
     """Return the seq in a record's key."""
-    seq: int = _RECORD.unpack(key)[2]
+    seq: int = _RECORD.unpack(key)[3]
     return seq
 
 

@@ -71,7 +71,7 @@ def open_records(txn: ReadTxn, timeline: int, first: int, last: int) -> list[Tai
 
 def chunk_row(txn: ReadTxn, timeline: int, seq: int) -> tuple[int, rows.Chunk]:
     """Return the last seq and the row of the chunk that holds a sealed `seq`; raises Corrupt when there is none."""
-    for key, value in txn.scan(rows.CHUNKS.key(timeline, seq), rows.CHUNKS.key(timeline + 1, 0)):
+    for key, value in txn.scan(rows.CHUNKS.key(timeline, seq), rows.record_key(timeline, 0)):
         row = rows.CHUNKS.decode(key, value)
         if row.first > seq:
             break

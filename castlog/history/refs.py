@@ -60,16 +60,14 @@ def place_at(txn: ReadTxn, ref: rows.Ref | Place, seq: int, what: str) -> Place:
 def create(
     txn: WriteTxn, session: bytes, new: list[str], at: Place, *, now: int, operation: str, note: str = ""
 ) -> list[int]:
-    """Write new branches at one place; costs a few small rows each. Raises Conflict when a name is taken."""
+    """Write new branches at one place; costs two small rows each. Raises Conflict when a name is taken."""
     for name in new:
         _check_free(txn, session, name)
     first = tables.take_number(txn, "branch", len(new))
     for number, name in enumerate(new, first):
         _name(txn, session, name, rows.Name(number))
-        tables.put(txn, rows.REFS, rows.Ref(session, name, at.timeline, at.seq, at.id, now), number)
-        nowhere = Place(GENESIS, 0, b"")
-        _log(txn, number, now, operation, nowhere, at, note)
-    _count_branches(txn, session, len(new))
+        row = rows.Ref(session, name, at.timeline, at.seq, at.id, now, operation, at.seq, note)
+        tables.put(txn, rows.REFS, row, number)
     return list(range(first, first + len(new)))
 
 
@@ -129,7 +127,6 @@ def delete(txn: WriteTxn, number: int, now: int) -> None:
     trash(txn, rows.Trash(now, ref.session, number))
     here = Place(ref.timeline, ref.seq, ref.id)
     _log(txn, number, now, "delete", here, here)
-    _count_branches(txn, ref.session, -1)
 
 
 def undelete(txn: WriteTxn, number: int, now: int, name: str | None = None) -> str:
@@ -144,7 +141,6 @@ def undelete(txn: WriteTxn, number: int, now: int, name: str | None = None) -> s
     tables.put(txn, rows.REFS, msgspec.structs.replace(ref, name=name, deleted=None), number)
     here = Place(ref.timeline, ref.seq, ref.id)
     _log(txn, number, now, "undelete", here, here)
-    _count_branches(txn, ref.session, 1)
     return name
 
 
@@ -163,8 +159,11 @@ def untrash(txn: WriteTxn, session: bytes, number: int) -> None:
 
 
 def reflog(txn: ReadTxn, number: int) -> list[rows.Move]:
-    """Return everything that moved a branch except appends, oldest first."""
-    return [row for _, row in tables.scan(txn, rows.REFLOG, number.to_bytes(8, "big"))]
+    """Return how a branch began and everything that moved it except appends, oldest first."""
+    ref = tables.get(txn, rows.REFS, number)
+    assert ref is not None
+    first = rows.Move(ref.created, ref.operation, GENESIS, 0, b"", GENESIS, ref.start, b"", ref.note)
+    return [first, *(row for _, row in tables.scan(txn, rows.REFLOG, number.to_bytes(8, "big")))]
 
 
 def read_head(txn: ReadTxn) -> rows.Head | None:
@@ -196,7 +195,7 @@ def _name(txn: WriteTxn, session: bytes, name: str, row: rows.Name) -> None:
 
 
 def _log(txn: WriteTxn, number: int, now: int, operation: str, old: Place, new: Place, note: str = "") -> None:
-    prefix = rows.REFLOG.letter + number.to_bytes(8, "big")
+    prefix = rows.REFLOG.prefix(number.to_bytes(8, "big"))
     last = next(iter(txn.scan(prefix, rows.after(prefix), reverse=True)), None)
     count = 0
     if last is not None:
@@ -205,9 +204,3 @@ def _log(txn: WriteTxn, number: int, now: int, operation: str, old: Place, new: 
         count = previous + 1
     row = rows.Move(now, operation, old.timeline, old.seq, old.id, new.timeline, new.seq, new.id, note)
     tables.put(txn, rows.REFLOG, row, number, count)
-
-
-def _count_branches(txn: WriteTxn, session: bytes, by: int) -> None:
-    was = tables.get(txn, rows.ACTIVITY, session)
-    assert was is not None
-    tables.put(txn, rows.ACTIVITY, msgspec.structs.replace(was, branches=was.branches + by), session)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,12 +15,26 @@ from castlog.history import refs, tables
 DEFAULT_BRANCH = "main"
 
 
+class Activity(msgspec.Struct, frozen=True):
+    """What a session's branches add up to.
+
+    `active` is the newest event's time, or the session's own where there is none; `appended` when castlog last wrote an
+    event; `size` counts payload bytes. Deleted branches count but for `branches`.
+    """
+
+    active: int
+    appended: int
+    events: int
+    size: int
+    branches: int
+
+
 class Listed(msgspec.Struct, frozen=True):
     """A session with what a listing shows of it."""
 
     id: bytes
     row: rows.Session
-    activity: rows.Activity
+    activity: Activity
 
 
 def create(
@@ -29,7 +43,6 @@ def create(
     salt: bytes,
     *,
     created: int,
-    now: int,
     title: str,
     labels: dict[str, str],
     origin: str | None,
@@ -55,7 +68,6 @@ def create(
     )
     row = rows.Session(created, salt, genesis, title, labels, origin, parent)
     tables.put(txn, rows.SESSIONS, row, session)
-    tables.put(txn, rows.ACTIVITY, rows.Activity(created, now, 0, 0, 0), session)
     if parent is not None:
         tables.put(txn, rows.CHILDREN, rows.Child(parent.call_id), parent.session, session)
     return row
@@ -71,9 +83,22 @@ def read(txn: ReadTxn, session: bytes, *, deleted: bool = False) -> rows.Session
     return row
 
 
-def activity(txn: ReadTxn, session: bytes) -> rows.Activity:
-    """Return what a listing shows of a session's size and times."""
-    return tables.get(txn, rows.ACTIVITY, session) or rows.Activity(0, 0, 0, 0, 0)
+def activity(txn: ReadTxn, session: bytes, row: rows.Session) -> Activity:
+    """Return what a session's branches add up to."""
+    numbers = [item.branch for _, item in refs.names(txn, session) if item.branch]
+    numbers += [item.branch for _, item in tables.scan(txn, rows.TRASH) if item.session == session and item.branch]
+    return _add_up(row, [ref for number in numbers if (ref := tables.get(txn, rows.REFS, number)) is not None])
+
+
+def _add_up(row: rows.Session, branches: list[rows.Ref]) -> Activity:
+    written = [ref for ref in branches if ref.events]
+    return Activity(
+        max((ref.active for ref in written), default=row.created),
+        max((ref.appended for ref in written), default=row.created),
+        sum(ref.events for ref in written),
+        sum(ref.size for ref in written),
+        sum(1 for ref in branches if ref.deleted is None),
+    )
 
 
 def by_origin(txn: ReadTxn, origin: str) -> bytes | None:
@@ -98,9 +123,10 @@ def by_title(txn: ReadTxn, title: str) -> list[bytes]:
     return [key[1:] for key, row in tables.scan(txn, rows.SESSIONS) if row.title == title and row.deleted is None]
 
 
-_ORDER: dict[str, Callable[[rows.Activity], int]] = {
-    "activity": lambda activity: activity.active,
-    "size": lambda activity: activity.size,
+_ORDER: dict[str, Callable[[Listed], int]] = {
+    "activity": lambda item: item.activity.active,
+    "created": lambda item: item.row.created,
+    "size": lambda item: item.activity.size,
 }
 
 
@@ -115,39 +141,21 @@ def listing(
 ) -> list[Listed]:
     """Return living sessions, greatest first by activity, size or creation; `keep` filters.
 
-    Session rows are read only as far as the page needs them.
+    Costs a scan of the sessions and of the branches; nothing else is read.
     """
-    if order == "created":  # ids begin with the time
-        letter = rows.SESSIONS.letter
-        candidates: Iterator[tuple[bytes, rows.Activity | None]] = (
-            (key[1:], None) for key, _ in txn.scan(letter, rows.after(letter), reverse=True)
-        )
-    else:
-        rank = _ORDER[order]
-        heap = [(-rank(row), key[1:], row) for key, row in tables.scan(txn, rows.ACTIVITY)]
-        heapq.heapify(heap)
-        candidates = ((item[1], item[2]) for item in _drain(heap))
-    found: list[Listed] = []
-    wanted = None if limit is None else offset + limit
-    for session, known in candidates:
-        if wanted is not None and len(found) >= wanted:
-            break
-        if known is not None and since is not None and known.active < since:
-            if order == "activity":
-                break
-            continue
-        row = tables.get(txn, rows.SESSIONS, session)
-        if row is None or row.deleted is not None or not keep(session, row):
-            continue
-        shown = known or activity(txn, session)
-        if since is None or shown.active >= since:
-            found.append(Listed(session, row, shown))
-    return found[offset:]
-
-
-def _drain(heap: list[tuple[int, bytes, rows.Activity]]) -> Iterator[tuple[int, bytes, rows.Activity]]:
-    while heap:
-        yield heapq.heappop(heap)
+    branches: dict[bytes, list[rows.Ref]] = {}
+    for _, ref in tables.scan(txn, rows.REFS):
+        branches.setdefault(ref.session, []).append(ref)
+    found = [
+        Listed(key[1:], row, _add_up(row, branches.get(key[1:], [])))
+        for key, row in tables.scan(txn, rows.SESSIONS)
+        if row.deleted is None
+    ]
+    if since is not None:
+        found = [item for item in found if item.activity.active >= since]
+    found.sort(key=_ORDER[order], reverse=True)
+    kept = (item for item in found if keep(item.id, item.row))
+    return list(itertools.islice(kept, offset, None if limit is None else offset + limit))
 
 
 def children(txn: ReadTxn, session: bytes) -> list[tuple[bytes, str | None]]:

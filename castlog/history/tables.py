@@ -27,11 +27,12 @@ def delete(txn: WriteTxn, table: Table[RowType], *fields: int | bytes) -> bool:
     return txn.delete(table.key(*fields))
 
 
-def scan(txn: ReadTxn, table: Table[RowType], prefix: bytes = b"") -> Iterator[tuple[bytes, RowType]]:
-    """Yield every row of a table whose key fields begin with `prefix`, as (key, row), in key order."""
-    start = table.letter + prefix
+def scan(txn: ReadTxn, table: Table[RowType], *first: bytes) -> Iterator[tuple[bytes, RowType]]:
+    """Yield every row of a table whose first key fields have these bytes, as (key, row), in key order."""
+    start = table.prefix(*first)
     for key, value in txn.scan(start, rows.after(start)):
-        yield key, table.decode(key, value)
+        if table.owns(key):
+            yield key, table.decode(key, value)
 
 
 def take_number(txn: WriteTxn, kind: str, count: int = 1) -> int:

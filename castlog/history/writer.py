@@ -184,17 +184,13 @@ def extend_timeline(txn: WriteTxn, at: State) -> tuple[int, rows.Tail]:
 
 
 def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: int, size: int, now: int) -> rows.Tail:
-    """Write what follows from new events: tail, keys, calls in flight, activity, and the reference last."""
+    """Write what follows from new events: tail, keys, calls in flight, and the reference last."""
     last = outcome.new[-1]
     session = at.ref.session
     tail = rows.Tail(last.seq, last.tail.id, sealed, size)
     tables.put(txn, rows.TAILS, tail, timeline)
-    active = events = payloads = 0
     for entry in outcome.new:
         record = entry.tail.record
-        active = max(active, record.ts)
-        payloads += record.size
-        events += 1
         if record.key is not None:
             tables.put(txn, rows.KEYS, rows.Seq(entry.seq), session, rows.key_digest(record.key), timeline)
     if outcome.open:
@@ -202,12 +198,18 @@ def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: in
             tables.put(txn, rows.IN_FLIGHT, rows.Calls(outcome.open), timeline)
     elif at.open and at.goes_on:
         tables.delete(txn, rows.IN_FLIGHT, timeline)
-    was = tables.get(txn, rows.ACTIVITY, session)
-    assert was is not None
-    activity = rows.Activity(max(was.active, active), now, was.events + events, was.size + payloads, was.branches)
-    tables.put(txn, rows.ACTIVITY, activity, session)
     ref = at.ref
-    moved = rows.Ref(ref.session, ref.name, timeline, last.seq, last.tail.id, ref.created)
+    active = max(entry.tail.record.ts for entry in outcome.new)
+    moved = msgspec.structs.replace(
+        ref,
+        timeline=timeline,
+        seq=last.seq,
+        id=last.tail.id,
+        events=ref.events + len(outcome.new),
+        size=ref.size + sum(entry.tail.record.size for entry in outcome.new),
+        active=max(ref.active, active) if ref.events else active,
+        appended=now,
+    )
     tables.put(txn, rows.REFS, moved, at.branch)
     return tail
 

@@ -1,7 +1,7 @@
 """Bundles: a session with all its branches and tags in one compressed file.
 
-A bundle is Zstandard over lines: the session line, then each timeline that a branch or tag reaches (a structure line and
-its event lines, parents first), then the branches and tags, then an end line with a digest of everything before it.
+A bundle is Zstandard over lines: the session line, then each timeline that a branch or tag reaches (a structure line
+and its event lines, parents first), then the branches and tags, then an end line with a digest of what is before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from castlog.core import Core
 from castlog.event import Progress
-from castlog.format import ids, rows
+from castlog.format import ids
 from castlog.history import reader, refs, sessions, timelines
 from castlog.history.refs import Place
 from castlog.history.timelines import GENESIS

@@ -36,10 +36,10 @@ class _Found(msgspec.Struct, frozen=True):
 def read_file(core: Core, path: str, progress: Callable[[Progress], None] | None) -> FileReport:
     """Import an export; nothing is written unless all of it is sound. Durable on return.
 
-    Raises as `parcel.check` does, and Conflict when its origin belongs to another session or the session is in the trash.
+    Raises as `parcel.check` does, and Conflict when its origin belongs to another session or it is in the trash.
     """
     item = parcel.check(path, core.objects.secret, progress)
-    known = core.update(lambda txn: _session(txn, item, core.clock()))
+    known = core.update(lambda txn: _session(txn, item))
     intake = _Intake(core, item, progress)
     for head in item.heads:
         if not head.tag:
@@ -137,7 +137,7 @@ class _Intake:
         return best, place, holder
 
     def _shared(self, txn: ReadTxn, head: Head, found: _Found) -> int:
-        """Return the last seq at which a branch and a head have the same id: ids name histories, so halving finds it."""
+        """Return the last seq at which a branch and a head have one id; ids name histories, so halving finds it."""
         low, high = 0, min(head.seq, found.place.seq)
         while low < high:
             middle = (low + high + 1) // 2
@@ -220,7 +220,7 @@ class _Intake:
         return refs.place_at(txn, end, seq, "the import")
 
 
-def _session(txn: WriteTxn, item: Parcel, now: int) -> bool:
+def _session(txn: WriteTxn, item: Parcel) -> bool:
     """Make the parcel's session if it is new; return whether it was known. Labels that are not there yet are added."""
     shown = ids.show_session(item.session)
     row = tables.get(txn, rows.SESSIONS, item.session)
@@ -230,7 +230,6 @@ def _session(txn: WriteTxn, item: Parcel, now: int) -> bool:
             item.session,
             item.row.salt,
             created=item.row.created,
-            now=now,
             title=item.row.title,
             labels=item.row.labels,
             origin=item.row.origin,
@@ -240,7 +239,7 @@ def _session(txn: WriteTxn, item: Parcel, now: int) -> bool:
     if row.deleted is not None:
         raise Conflict(f"{shown} is in the trash; undelete it, then import again", session_id=shown)
     if row.genesis != item.row.genesis:
-        raise Conflict(f"{shown} is here with another genesis; this export is not of the same session", session_id=shown)
+        raise Conflict(f"{shown} is here with another genesis; this export is of another session", session_id=shown)
     merged = {**item.row.labels, **row.labels}
     if merged != row.labels:
         sessions.change(txn, item.session, labels=merged)

@@ -188,7 +188,8 @@ class _Checker:
         if isinstance(item, bundle.TimelineLine):
             if item.n != len(parcel.lines) + 1 or not 0 <= item.parent < item.n:
                 raise Invalid(f"timeline {item.n} is out of order")
-            if item.parent == 0 and item.fork_seq != 0 or item.parent and not self._owns(item.parent, item.fork_seq):
+            leaves = self._owns(item.parent, item.fork_seq) if item.parent else item.fork_seq == 0
+            if not leaves:
                 raise Invalid(f"timeline {item.n} leaves a parent that has no seq {item.fork_seq}")
             parcel.lines[item.n] = Line(item.parent, item.fork_seq, bytearray())
             self._at = item.n

@@ -9,8 +9,8 @@ import msgspec
 
 from castlog.core import Core
 from castlog.engine.base import ReadTxn
-from castlog.format import rows
 from castlog.format import objects as fmt
+from castlog.format import rows
 from castlog.history import refs, sessions, tables, timelines
 from castlog.ops import walk
 
@@ -117,7 +117,7 @@ def _along(sizes: _Sizes, paths: dict[int, tuple[int, int]], end: tuple[int, int
 def _stored(core: Core) -> dict[str, int]:
     """Divide the store's file by what its rows are for; what no row accounts for is free space and structure."""
     kinds: dict[str, int] = {}
-    names = {rows.part_key(0, 0)[:1]: "objects", rows.record_key(0, 0)[:1]: "open chunks"}
+    names = {rows.part_key(0, 0)[:1]: "objects", rows.TIMELINES.letter: "timelines and open chunks"}
     with core.read() as txn:
         start = b"A"
         found = next(iter(txn.scan(start)), None)
