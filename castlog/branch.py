@@ -91,6 +91,10 @@ class Branch(View):
             place = refs.place_at(txn, ref, ref.seq if after is None else after, ref.name)
         return self._follow(place, timeout)
 
+    def seal(self) -> None:
+        """Compress the newest events now instead of when their chunk is full; for a run that has come to its end."""
+        self._core.seal(self._number, self._row)
+
     def reset(self, seq: int) -> None:
         """Move the head back to `seq`; what came after stays in the reflog."""
         now = self._core.clock()

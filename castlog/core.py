@@ -114,6 +114,17 @@ class Core:
                 events.append(make_event(session_id, ref.name, seq, record, written, seq - first))
         return events
 
+    def seal(self, branch: int, session: rows.Session) -> None:
+        """Seal what is open on a branch's timeline now, however little it is; durable on return."""
+        with self.read() as txn:
+            at = writer.state(txn, self.objects, branch)
+            timeline = at.ref.timeline
+            seal = None
+            if timeline != timelines.GENESIS:
+                seal = sealing.prepare(txn, self.objects, session, timeline, whole=True)
+        if seal is not None:
+            self.update(lambda txn: sealing.apply(txn, self.objects, seal))
+
     def event(self, session_id: bytes, session: rows.Session, name: str, timeline: int, seq: int) -> Event:
         """Return the event at a place its timeline owns, as read through `name`; raises Corrupt."""
         with self.read() as txn:

@@ -49,13 +49,15 @@ def due(tail: rows.Tail) -> bool:
     return tail.last - tail.sealed >= limits.SEAL_EVENTS or tail.size >= limits.SEAL_BYTES
 
 
-def prepare(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int) -> Seal | None:
-    """Return chunks for the full part of a timeline's open chunk, or None when it is not full.
+def prepare(
+    txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, *, whole: bool = False
+) -> Seal | None:
+    """Return chunks for the full part of a timeline's open chunk (`whole`: for all of it), or None when there is none.
 
     None also when something there cannot be verified: it stays as it is, and the append that led here has succeeded.
     """
     tail = reader.tail_of(txn, timeline)
-    if not due(tail):
+    if tail.last == tail.sealed or not (whole or due(tail)):
         return None
     try:
         base, records = _open_part(txn, objects, session, timeline, tail)
@@ -63,7 +65,7 @@ def prepare(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int
         return None
     row = timelines.read(txn, timeline)
     entries = [Entry(seq, item) for seq, item in enumerate(records, tail.sealed + 1)]
-    seal = _seal(objects.secret, row.session, timeline, tail.sealed, base, entries)
+    seal = _seal(objects.secret, row.session, timeline, tail.sealed, base, entries, whole=whole)
     return seal if seal.chunks else None
 
 
@@ -145,16 +147,18 @@ def _seal(
     sealed: int,
     base: tuple[OpenCall, ...],
     entries: Sequence[Entry],
+    *,
+    whole: bool = False,
 ) -> Seal:
     chunks = []
-    for group in _full_groups(entries):
+    for group in _groups(entries, whole):
         base = calls.fold(base, group[0].seq, (entry.tail.record for entry in group))
         chunks.append(_encode(secret, session, base, group))
     return Seal(timeline, sealed, tuple(chunks))
 
 
-def _full_groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Cut entries into chunks' worth; what is left at the end and fills none is not yielded."""
+def _groups(entries: Sequence[Entry], whole: bool) -> Iterator[list[Entry]]:
+    """Cut entries into chunks' worth; what is left at the end and fills none is yielded only with `whole`."""
     group: list[Entry] = []
     size = 0
     for entry in entries:
@@ -163,6 +167,8 @@ def _full_groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         if size >= limits.SEAL_BYTES or len(group) >= limits.SEAL_EVENTS:
             yield group
             group, size = [], 0
+    if group and whole:
+        yield group
 
 
 def _encode(secret: bytes, session: bytes, open_after: tuple[OpenCall, ...], group: list[Entry]) -> Sealed:
