@@ -21,7 +21,7 @@ def find(given: str | None, note: Callable[[str], None]) -> str:
     named = given if given is not None else os.environ.get(VARIABLE)
     if named == "":
         raise castlog.Invalid("The store's path is empty.", hint=f"Give --store PATH, or unset {VARIABLE}.")
-    return named or str(_above(Path.cwd(), note) or Path.home() / NAME)
+    return os.path.expanduser(named) if named else str(_above(Path.cwd(), note) or Path.home() / NAME)
 
 
 def open_store(target: str, *, create: bool = False, read_only: bool = False) -> castlog.Store:
@@ -67,7 +67,7 @@ def folder(target: str) -> Path | None:
     """Return the folder a target names, or None for a store that lies in none."""
     if target == "memory:":
         return None
-    return Path(target.removeprefix("lmdb:")).expanduser()
+    return Path(target.removeprefix("lmdb:"))
 
 
 _HOW = "Make one with: castlog init. Or name one with --store PATH or CASTLOG_STORE."

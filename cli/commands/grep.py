@@ -13,7 +13,7 @@ from ..errors import SOMETHING_FOUND as NOTHING_FOUND
 from ..events import short_rev
 from ..output import Styled
 from ..revision import REV
-from ..text import cells, flat
+from ..text import cells, cut, flat
 from ..values import iso
 
 
@@ -81,7 +81,7 @@ def _marked(rev: str, text: str, pattern: str, fixed: bool, ignore_case: bool, w
     room = max(width - cells(rev) - 2, 24)
     first = seek.search(text)
     start = max(0, first.start() - room // 3) if first and first.end() > room else 0
-    shown = ("…" if start else "") + text[start : start + room - (start > 0)]
+    shown = cut(("…" if start else "") + text[start:], room)
     place = 0
     for match in seek.finditer(shown):
         if match.end() > match.start():

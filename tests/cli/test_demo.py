@@ -1,0 +1,42 @@
+"""The demo: what a newcomer runs first must work, be quick, and leave nothing behind."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+import castlog
+
+from .conftest import Run, program
+
+
+def test_the_demo_checks_its_own_claims(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It crashes a process, shows what is there, forks, compares; it touches no store of the person's."""
+    temporary = home / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("CASTLOG_STORE", str(home / "mine"))
+    result = run("demo")
+    for phrase in ("kill -9", "in flight", "log --graph", "diff", "promote", "verify --deep", "ok"):
+        assert phrase in result.stdout
+    assert not list(temporary.iterdir())
+    assert not (home / "mine").exists()
+
+
+def test_the_store_can_be_kept(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --keep the store is there to look around in, with the events of all three branches."""
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+    result = run("demo", "--keep")
+    path = result.stderr.split("The store is ")[1].split(";")[0]
+    with castlog.open(Path(path), create=False) as opened:
+        assert [branch.head.seq for branch in opened.sessions()[0].branches()] == [10, 10, 9]
+
+
+def test_the_demo_is_quick() -> None:
+    """A newcomer waits five seconds at most."""
+    started = time.monotonic()
+    assert program("demo").returncode == 0
+    assert time.monotonic() - started < 5
