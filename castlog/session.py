@@ -148,6 +148,7 @@ class Session:
         when the name is taken, by a branch or a tag.
         """
         name = names.check_name(name, "tag name")
+        now = self._core.clock()
         rev = at.rev if isinstance(at, Point) else at if isinstance(at, str) else None
 
         def change(txn: Any) -> Place:
@@ -164,7 +165,7 @@ class Session:
                 place = refs.place_at(txn, ref, seq, branch)
             digest = place.id or reader.id_at(txn, self._core.objects, row, place.timeline, place.seq)
             place = Place(place.timeline, place.seq, digest)
-            refs.tag(txn, self._session, name, place)
+            refs.tag(txn, self._session, name, place, now)
             return place
 
         place = self._core.update(change)

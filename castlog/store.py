@@ -468,6 +468,8 @@ def _check_format(txn: ReadTxn) -> rows.Meta:
     if value is None:
         raise Corrupt("this is an LMDB file but no castlog store: it does not say its format")
     version = rows.format_version(value)
+    if version < rows.OLDEST_READ:
+        raise Corrupt(f"the store says it has format {version}, which there never was", version=version)
     if version > rows.NEWEST_READ:
         raise Unavailable(
             f"the store has format {version} and this castlog reads up to {rows.NEWEST_READ}; upgrade castlog",

@@ -7,15 +7,19 @@ how deep the caller's stack stands must not decide what can be stored.
 
 from __future__ import annotations
 
+import _thread
 import json
 import math
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from castlog.errors import Corrupt, Invalid
 from castlog.limits import DEPTH_MAX, EVENT_BYTES_MAX
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -30,10 +34,8 @@ def encode(value: Any) -> bytes:
     """Return the JSON bytes of a value; raises Invalid, naming the path, for one that would not come back the same."""
     _check(value)
     try:
-        data = _encode(value)
-    except UnicodeEncodeError as exc:
-        _refuse(value, exc)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as exc:
+        data = with_room(_encode, value)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
         _refuse(value, exc)
     return _bounded(data)
 
@@ -41,7 +43,7 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Return the value of JSON bytes that were validated when they were stored; raises Corrupt when they are none."""
     try:
-        return _decode(data)
+        return with_room(_decode, data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise Corrupt(f"stored payload bytes are not JSON: {exc}") from exc
 
@@ -57,7 +59,7 @@ def validate(data: bytes) -> None:
     except UnicodeDecodeError as exc:
         raise Invalid(f"not UTF-8 at byte {exc.start}", offset=exc.start) from exc
     try:
-        value = _decode(data)
+        value = with_room(_decode, data)
     except RecursionError:
         _check_depth(text)
         raise
@@ -68,6 +70,35 @@ def validate(data: bytes) -> None:
     _check(value)
     if text.count('"') >= 4:
         _check_keys(text)
+
+
+def with_room(function: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Return `function(argument)`, on a stack of its own when the caller's leaves too little room.
+
+    Decoders recurse, and CPython counts that against the frames the caller has used up already.
+    """
+    try:
+        return function(argument)
+    except RecursionError:
+        pass
+    done = _thread.allocate_lock()
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(function(argument))
+        except BaseException as exc:
+            failures.append(exc)
+        finally:
+            done.release()
+
+    done.acquire()
+    _thread.start_new_thread(run, ())  # what `threading` does around it takes more frames than may be left
+    done.acquire()
+    for failure in failures:
+        raise failure
+    return results[0]
 
 
 def _bounded(data: bytes) -> bytes:
@@ -95,13 +126,16 @@ def _check(value: Any) -> None:
             return
         if depth == DEPTH_MAX:
             break
+        containers = [item for item in level if type(item) is dict or type(item) is list]
+        if sum(map(len, containers)) > EVENT_BYTES_MAX // 2:  # lists that share their items can grow beyond all memory
+            raise Invalid(f"the payload has more values than the {EVENT_BYTES_MAX:,} bytes of an event can hold")
         below: list[Any] = []
-        for item in level:
+        for item in containers:
             if type(item) is dict:
                 if not set(map(type, item)) <= {str}:
                     _refuse(value)
                 below.extend(item.values())
-            elif type(item) is list:
+            else:
                 below.extend(item)
         if not below:
             return
@@ -209,7 +243,7 @@ def _string_end(text: str, start: int) -> int:
 def _check_keys(text: str) -> None:
     """Raise Invalid when an object in valid JSON text has a key twice."""
     try:
-        json.loads(text, object_pairs_hook=_unique)
+        with_room(_load_unique, text)
     except _Duplicate as exc:
         raise Invalid(
             f"the key {exc.key!r} occurs twice in one object; only one of them would come back", key=exc.key
@@ -219,6 +253,10 @@ def _check_keys(text: str) -> None:
 class _Duplicate(Exception):
     def __init__(self, key: str) -> None:
         self.key = key
+
+
+def _load_unique(text: str) -> None:
+    json.loads(text, object_pairs_hook=_unique)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> None:

@@ -60,7 +60,10 @@ class ParentCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Session(msgspec.Struct, frozen=True, array_like=True):
-    """A session: what genesis covers, and what people may change."""
+    """A session: what genesis covers, and what people may change.
+
+    `salt_digest` is filled only when the salt itself is gone, so that genesis can still be checked.
+    """
 
     created: int
     salt: bytes
@@ -70,6 +73,7 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     origin: str | None = None
     parent: ParentCall | None = None
     deleted: int | None = None
+    salt_digest: bytes = b""
 
 
 class Name(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +83,7 @@ class Name(msgspec.Struct, frozen=True, array_like=True):
     timeline: int = 0
     seq: int = 0
     id: bytes = b""
+    created: int = 0
 
 
 class Ref(msgspec.Struct, frozen=True, array_like=True):
@@ -202,6 +207,17 @@ _encode = msgspec.msgpack.Encoder().encode
 _crc = struct.Struct("<I")
 
 
+def guard(key: bytes, body: bytes) -> bytes:
+    """Return a row's value: its body, and a checksum over key and body."""
+    return body + _crc.pack(zlib.crc32(body, zlib.crc32(key)))
+
+
+def guarded(key: bytes, value: bytes) -> bytes | None:
+    """Return the body of a row's value, or None when the checksum does not fit."""
+    body = value[:-CRC_BYTES]
+    return body if _crc.pack(zlib.crc32(body, zlib.crc32(key))) == value[-CRC_BYTES:] else None
+
+
 class Table(Generic[RowType]):
     """A table: makes its keys, encodes and decodes its rows. `layout` is a struct format without the letter."""
 
@@ -229,13 +245,12 @@ class Table(Generic[RowType]):
 
     def encode(self, key: bytes, row: RowType) -> bytes:
         """Return a row's bytes."""
-        body = _encode(row)
-        return body + _crc.pack(zlib.crc32(body, zlib.crc32(key)))
+        return guard(key, _encode(row))
 
     def decode(self, key: bytes, value: bytes) -> RowType:
         """Return the row; raises Corrupt when its checksum or shape is wrong."""
-        body = value[:-CRC_BYTES]
-        if _crc.pack(zlib.crc32(body, zlib.crc32(key))) != value[-CRC_BYTES:]:
+        body = guarded(key, value)
+        if body is None:
             raise Corrupt(f"a row of table {self.name} fails its checksum", table=self.name, key=key.hex())
         try:
             return self._decode(body)

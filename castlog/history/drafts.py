@@ -17,11 +17,7 @@ TS_MIN, TS_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A draft ready to be written. `pieces` is empty when the payload lies inline; else it holds (digest, bytes).
-
-    `commitment` is what the event id covers. An event that arrives redacted has `remains`: the commitment to what is
-    left of its payload, or b"" when nothing is.
-    """
+    """A draft ready to be written. `pieces` is empty when the payload lies inline; else it holds (digest, bytes)."""
 
     ts: int
     type: str
@@ -32,7 +28,6 @@ class Ready(msgspec.Struct, frozen=True):
     payload: bytes
     commitment: bytes
     pieces: tuple[tuple[bytes, bytes], ...] = ()
-    remains: bytes | None = None
 
     @property
     def needs_call_id(self) -> bool:
@@ -49,6 +44,8 @@ def prepare(
     """
     item = _as_draft(draft)
     payload = _payload_bytes(item.payload)
+    if isinstance(item.call_ids, str):  # it would be taken for a list of letters
+        raise Invalid(f"call_ids is the text {item.call_ids!r}; give a list of call ids", value=item.call_ids)
     call_ids = item.call_ids or (() if item.call_id is None else (item.call_id,))
     if item.call_id is not None and item.call_ids and item.call_id not in item.call_ids:
         raise Invalid("call_id is not among call_ids; give one of the two", call_id=item.call_id)
@@ -84,15 +81,10 @@ def seal(
     harness_version: str | None,
     call_ids: tuple[str, ...],
     key: str | None,
-    original: bytes | None = None,
     cut: bool = True,
 ) -> Ready:
-    """Return checked parts as a Ready: the payload committed to, and cut if it is large.
-
-    `original` is the commitment to what an already redacted payload was before.
-    """
+    """Return checked parts as a Ready: the payload committed to, and cut if it is large."""
     large = cut and len(payload) >= limits.PIECE_PAYLOAD_BYTES_MIN
-    commitment = identity.commitment(salt, payload)
     return Ready(
         ts,
         type,
@@ -101,9 +93,8 @@ def seal(
         call_ids,
         key,
         payload,
-        commitment if original is None else original,
+        identity.commitment(salt, payload),
         tuple(pieces.cut(secret, payload)) if large else (),
-        None if original is None else commitment if payload else b"",
     )
 
 

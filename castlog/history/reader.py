@@ -59,8 +59,11 @@ def open_records(txn: ReadTxn, timeline: int, first: int, last: int) -> list[Tai
     ):
         if rows.record_seq(key) != expected:
             break
+        body = rows.guarded(key, value)
+        if body is None:
+            raise Corrupt(f"the record of seq {expected} fails its checksum", seq=expected)
         try:
-            found.append(decode_tail(value))
+            found.append(decode_tail(body))
         except Corrupt as exc:
             raise Corrupt(f"seq {expected}: {exc}", seq=expected) from exc
     if len(found) != last - first + 1:

@@ -71,10 +71,10 @@ def create(
     return list(range(first, first + len(new)))
 
 
-def tag(txn: WriteTxn, session: bytes, name: str, at: Place) -> None:
+def tag(txn: WriteTxn, session: bytes, name: str, at: Place, now: int) -> None:
     """Write a tag; `at.id` must be known. Raises Conflict when the name is taken."""
     _check_free(txn, session, name)
-    _name(txn, session, name, rows.Name(0, at.timeline, at.seq, at.id))
+    _name(txn, session, name, rows.Name(0, at.timeline, at.seq, at.id, now))
 
 
 def delete_tag(txn: WriteTxn, session: bytes, name: str) -> None:

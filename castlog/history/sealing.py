@@ -17,7 +17,7 @@ from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
 from castlog.format.chunk import OpenCall
-from castlog.format.record import Record, TailRecord, encode_tail
+from castlog.format.record import Record, TailRecord
 from castlog.history import calls, reader, tables, timelines, writer
 from castlog.history.objects import Objects
 from castlog.history.runs import OpenRun
@@ -121,7 +121,7 @@ def commit_batch(
     timeline, _ = writer.extend_timeline(txn, at)
     write_chunks(txn, objects, seal, timeline)
     for entry in kept:
-        txn.put(rows.record_key(timeline, entry.seq), encode_tail(entry.tail))
+        writer.put_record(txn, timeline, entry)
     size = sum(entry.size for entry in kept)
     return timeline, writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, size, now)
 

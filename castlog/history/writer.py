@@ -15,7 +15,7 @@ from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, NotFound
 from castlog.format import identity, ids, rows
 from castlog.format.chunk import OpenCall
-from castlog.format.record import PIECES, TOMBSTONE, Record, Stored, TailRecord, encode_tail, header
+from castlog.format.record import PIECES, Record, Stored, TailRecord, encode_tail, header
 from castlog.history import calls, reader, tables, timelines
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
@@ -168,9 +168,15 @@ def commit(txn: WriteTxn, at: State, outcome: Outcome, now: int) -> tuple[int, r
     timeline, tail = extend_timeline(txn, at)
     size = tail.size
     for entry in outcome.new:
-        txn.put(rows.record_key(timeline, entry.seq), encode_tail(entry.tail))
+        put_record(txn, timeline, entry)
         size += entry.size
     return timeline, finish(txn, at, outcome, timeline, tail.sealed, size, now)
+
+
+def put_record(txn: WriteTxn, timeline: int, entry: Entry) -> None:
+    """Write an event into a timeline's open chunk."""
+    key = rows.record_key(timeline, entry.seq)
+    txn.put(key, rows.guard(key, encode_tail(entry.tail)))
 
 
 def extend_timeline(txn: WriteTxn, at: State) -> tuple[int, rows.Tail]:
@@ -223,9 +229,6 @@ def _entry(seq: int, parent: bytes, draft: Ready) -> Entry:
         index = {digest: number for number, digest in enumerate(table)}
         recipe = tuple(index[digest] for digest, _ in draft.pieces)
         stored, payload = Stored(PIECES, draft.commitment, recipe), b""
-    if draft.remains is not None:
-        form = TOMBSTONE | (stored.form if stored else 0)
-        stored = Stored(form, draft.commitment, stored.recipe if stored else (), draft.remains)
     record = Record(
         draft.ts,
         draft.type,

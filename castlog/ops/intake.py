@@ -114,7 +114,8 @@ class _Intake:
             self.branch(Head(f"{name}-history", timeline, seq, False))
         with self._core.read() as txn:
             place = self._place(txn, timeline, seq)
-        self._core.update(lambda txn: refs.tag(txn, self._item.session, name, Place(place.timeline, seq, digest)))
+        now, fixed = self._core.clock(), Place(place.timeline, seq, digest)
+        self._core.update(lambda txn: refs.tag(txn, self._item.session, name, fixed, now))
 
     def _common(self, txn: ReadTxn, head: Head, candidates: list[_Found]) -> tuple[int, Place, _Found | None]:
         """Return how far a head's history is in the store, where that is, and a branch that holds all of it."""

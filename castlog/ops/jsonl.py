@@ -24,14 +24,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SessionLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line of an export. `bundle` is the bundle's version, absent for a single branch, named by `branch`."""
+    """The first line of an export. `bundle` is the bundle's version, absent for a single branch, named by `branch`.
+
+    A session whose salt is gone has `salt_digest` instead.
+    """
 
     type: str = msgspec.field(default_factory=lambda: "session")
     castlog: int = msgspec.field(default_factory=lambda: VERSION)
     bundle: int = 0
     session_id: str
     genesis: str
-    salt: str
+    salt: str = ""
+    salt_digest: str = ""
     created: str
     title: str
     labels: dict[str, str] = {}

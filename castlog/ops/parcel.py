@@ -222,6 +222,8 @@ def _session(data: bytes) -> tuple[bytes, rows.Session, jsonl.SessionLine]:
         raise Invalid("not the session's line of an export; make one with `castlog export`")
     if head.castlog > jsonl.VERSION or head.bundle > bundle.VERSION:
         raise Unavailable(f"the export has version {max(head.castlog, head.bundle)}; upgrade castlog to read it")
+    if not salt and head.salt_digest:
+        raise Unavailable("the session was shredded; this castlog cannot import its remains")
     if len(salt) != identity.SALT_BYTES:
         raise Invalid(f"the salt is {len(salt)} bytes, not {identity.SALT_BYTES}")
     session, created = ids.parse_session(head.session_id), line.parse_time(head.created)
@@ -264,14 +266,13 @@ def _structure(data: bytes) -> _Structure:
 
 def _ready(event: line.EventLine, salt: bytes, secret: bytes, *, cut: bool = True) -> Ready:
     """Return an event of a line, checked as a draft is, ready to be written; without its pieces unless `cut`."""
-    if event.ciphertext is not None:
-        raise Unavailable(f"seq {event.seq} is locked; this castlog cannot import encrypted payloads")
-    gone = event.commitment is not None
-    payload = b"" if gone and bytes(event.redacted) == b"null" else bytes(event.redacted or line.payload_bytes(event))
-    if not gone and not payload:
+    if event.ciphertext is not None or event.commitment is not None:
+        what = "redacted" if event.ciphertext is None else "locked"
+        raise Unavailable(f"seq {event.seq} is {what}; this castlog cannot import such events")
+    payload = line.payload_bytes(event)
+    if not payload:
         raise Invalid(f"seq {event.seq} has no payload")
-    if payload:
-        codec.validate(payload)
+    codec.validate(payload)
     call_ids = event.call_ids or (() if event.call_id is None else (event.call_id,))
     if not 1 <= event.schema < 1 << 31:
         raise Invalid(f"schema is {event.schema}; it is a whole number from 1 on")
@@ -285,7 +286,6 @@ def _ready(event: line.EventLine, salt: bytes, secret: bytes, *, cut: bool = Tru
         harness_version=names.check_harness_version(event.harness_version),
         call_ids=tuple(names.check_call_id(call_id) for call_id in call_ids),
         key=None if event.key is None else names.check_key(event.key),
-        original=ids.parse_digest(event.commitment) if event.commitment is not None else None,
         cut=cut,
     )
 

@@ -1,0 +1,58 @@
+"""The README tells the truth: its examples run, and print what it says they print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_library_example_runs_and_prints_what_the_readme_says(tmp_path: Path) -> None:
+    """The Python example prints exactly the text block that follows it."""
+    (example,) = _blocks("python")
+    (printed,) = _blocks("text")
+    run = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert run.stderr == ""
+    assert run.stdout == printed
+
+
+def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
+    """Every command of the tour, typed in turn, prints the lines below it, but for ids that are new each time."""
+    from castlog_cli.main import main
+
+    (tour,) = _blocks("console")
+    runner = CliRunner(env={"CASTLOG_STORE": str(tmp_path / "store")})
+    for part in tour.split("$ castlog ")[1:]:
+        command, _, expected = part.partition("\n")
+        result = runner.invoke(main, shlex.split(command))
+        assert result.exit_code in (0, 1), (command, result.output)
+        assert _without_ids(result.stdout) == _without_ids(expected), command
+
+
+def _without_ids(text: str) -> str:
+    """Replace ids by what they are, so that texts with different ids compare equal."""
+    text = re.sub(r"sess_[0-9a-f]{32}", "SESSION", text)
+    text = re.sub(r"b3:[0-9a-f]+", "ID", text)
+    text = re.sub(r"\b[0-9a-f]{8}(?=[/, ])", "SHORT", text)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def test_the_readme_has_exactly_two_set_up_commands() -> None:
+    """Both commands make their own environment, so that a machine with only Python is enough."""
+    commands = [line for block in _blocks("sh") for line in block.splitlines() if line.startswith("python3 -m venv")]
+    assert commands == [
+        "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/castlog demo",
+        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest",
+    ]
