@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder().decode
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _JSON = _SCALARS | {dict, list}
 _SMALL_INT = 1 << 63
-_INT_DIGITS_MAX = 4300  # the interpreter's own bound on turning digits into an int
+_INT_DIGITS_MAX = 4299  # the interpreter turns at most 4,300 characters into an int, and a minus sign is one
 
 
 def encode(value: Any) -> bytes:
@@ -66,7 +66,7 @@ def validate(data: bytes) -> None:
     except msgspec.MsgspecError as exc:
         raise Invalid(f"not JSON that can be kept: {exc}") from exc
     except ValueError as exc:
-        raise Invalid("an integer has more digits than JSON readers carry (4,300 at most)") from exc
+        raise Invalid(f"an integer has more than {_INT_DIGITS_MAX:,} digits, which readers do not carry") from exc
     _check(value)
     if text.count('"') >= 4:
         _check_keys(text)
