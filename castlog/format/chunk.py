@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from castlog.errors import Corrupt
-from castlog.format.record import Record
+from castlog.format.record import TOMBSTONE, Record, check
 
 MAGIC = b"CLC1"
 _PREFIX = struct.Struct("<4sIQ")  # magic, header length, payload length
@@ -49,6 +49,7 @@ _decode = msgspec.msgpack.Decoder(ChunkHeader).decode
 def encode(header: ChunkHeader, payloads: Sequence[bytes]) -> bytes:
     """Return a chunk's canonical bytes; `payloads` holds EMPTY_SLOT where a payload does not lie inline."""
     assert len(header.records) == len(payloads) == header.last_seq - header.first_seq + 1
+    assert [len(payload) for payload in payloads] == [slot_length(record) for record in header.records]
     head = _encode(header)
     body = b"[" + b",".join(payloads) + b"]"
     return b"".join((_PREFIX.pack(MAGIC, len(head), len(body)), head, body))
@@ -68,6 +69,9 @@ def decode(data: bytes) -> tuple[ChunkHeader, bytes]:
         raise Corrupt(f"a chunk's header does not decode: {exc}") from exc
     if len(header.records) != header.last_seq - header.first_seq + 1:
         raise Corrupt("a chunk's header counts other events than it holds")
+    for record in header.records:
+        if record.stored is not None:
+            check(record, len(header.pieces))
     return header, data[body_start:]
 
 
@@ -88,4 +92,4 @@ def slot_length(record: Record) -> int:
 def lies_inline(record: Record) -> bool:
     """Return whether a record's payload bytes lie in the payload section itself."""
     stored = record.stored
-    return stored is None or (not stored.recipe and not stored.data and bool(stored.remains))
+    return stored is None or (stored.form == TOMBSTONE and bool(stored.remains))

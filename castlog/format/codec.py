@@ -63,13 +63,11 @@ def validate(data: bytes) -> None:
     except RecursionError:
         _check_depth(text)
         raise
-    except msgspec.MsgspecError as exc:
-        raise Invalid(f"not JSON that can be kept: {exc}") from exc
-    except ValueError as exc:
-        raise Invalid(f"an integer has more than {_INT_DIGITS_MAX:,} digits, which readers do not carry") from exc
+    except (msgspec.MsgspecError, ValueError) as exc:
+        _refuse_text(text, exc)
     _check(value)
-    if text.count('"') >= 4:
-        _check_keys(text)
+    if text.count('"') >= 4 and not with_room(_has_unique_keys, text):
+        _refuse_text(text, None)
 
 
 def with_room(function: Callable[[Argument], Result], argument: Argument) -> Result:
@@ -240,30 +238,72 @@ def _string_end(text: str, start: int) -> int:
         position = quote + 1
 
 
-def _check_keys(text: str) -> None:
-    """Raise Invalid when an object in valid JSON text has a key twice."""
-    try:
-        with_room(_load_unique, text)
-    except _Duplicate as exc:
-        raise Invalid(
-            f"the key {exc.key!r} occurs twice in one object; only one of them would come back", key=exc.key
-        ) from None
-
-
 class _Duplicate(Exception):
-    def __init__(self, key: str) -> None:
-        self.key = key
+    """An object has a key twice: a signal inside this module."""
 
 
-def _load_unique(text: str) -> None:
-    json.loads(text, object_pairs_hook=_unique)
+def _has_unique_keys(text: str) -> bool:
+    """Return whether no object in valid JSON text has a key twice."""
+    try:
+        json.loads(text, object_pairs_hook=_require_unique)
+    except _Duplicate:
+        return False
+    return True
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> None:
-    keys = {key for key, _ in pairs}
-    if len(keys) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _Duplicate(key)
-            seen.add(key)
+def _require_unique(pairs: list[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise _Duplicate
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object's members in the order of the text, keys that occur twice included."""
+
+
+class _Number(str):
+    """A number as it stands in the text."""
+
+
+def _refuse_text(text: str, cause: Exception | None) -> NoReturn:
+    """Find what is wrong with JSON text that was refused and raise Invalid, naming its path if it has one."""
+    try:
+        tree = with_room(_load_as_written, text)
+    except (ValueError, RecursionError):
+        raise Invalid(f"not JSON that can be kept: {cause}") from cause
+    for path, problem in _problems_as_written(tree):
+        raise Invalid(f"{path}: {problem}", path=path) from cause
+    raise Invalid(f"not JSON that can be kept: {cause}") from cause
+
+
+def _load_as_written(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+
+
+def _problems_as_written(tree: Any) -> Iterator[tuple[str, str]]:
+    stack: list[tuple[str, Any]] = [("$", tree)]
+    while stack:
+        path, item = stack.pop()
+        children: list[tuple[str, Any]] = []
+        if type(item) is _Pairs:
+            seen: set[str] = set()
+            for name, child in item:
+                if name in seen:
+                    yield path, f"the key {name!r} occurs twice in one object; only one of them would come back"
+                if (bad := _surrogate(name)) is not None:
+                    yield path, f"a key holds the lone surrogate {bad}, which is not text; replace it"
+                seen.add(name)
+                children.append((f"{path}{_step(name)}", child))
+        elif type(item) is list:
+            children = [(f"{path}[{index}]", child) for index, child in enumerate(item)]
+        elif type(item) is _Number and not _is_carried(item):
+            yield path, f"the number {_shorten(item)} is not one that JSON readers carry; write null or a string"
+        elif type(item) is str and (bad := _surrogate(item)) is not None:
+            yield path, f"the lone surrogate {bad} is not text; replace it or send the bytes as base64"
+        stack.extend(reversed(children))
+
+
+def _is_carried(number: _Number) -> bool:
+    """Return whether a number as written comes back as a number."""
+    if number.lstrip("-").isdecimal():
+        return len(number.lstrip("-")) <= _INT_DIGITS_MAX
+    return math.isfinite(float(number))

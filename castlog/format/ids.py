@@ -40,7 +40,7 @@ def parse_session(text: str) -> bytes:
 
 
 def uuid7(time_ns: int, random: bytes) -> bytes:
-    """Return a UUID version 7 (RFC 9562, section 5.7) from a time and at least 10 random bytes.
+    """Return a UUID version 7 (RFC 9562, section 5.7) from a time and at least 8 random bytes.
 
     The 12 bits after the milliseconds carry the fraction of the millisecond (method 3 of section 6.2), so that ids
     made in one process sort by time.

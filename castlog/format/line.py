@@ -6,6 +6,7 @@ bytes that are not one line go as a JSON string under `payload_text`.
 
 from __future__ import annotations
 
+import base64
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,15 +14,23 @@ from typing import Any
 import msgspec
 
 from castlog.errors import Invalid
-from castlog.format import ids
+from castlog.format import codec, ids
 
 _encode = msgspec.json.Encoder().encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?\s*(?:([Zz])|([+-])(\d\d):?(\d\d))?")
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?\s*(?:[Zz]|([+-])([01]\d|2[0-3]):?([0-5]\d))?",
+    re.ASCII,
+)
+_TS_MAX = (1 << 63) - 1  # a time is hashed as a signed 64-bit number
+_AROUND = b" \t"  # JSON's white space besides line ends; readers of a line do not see it around a value
 
 
 class EventLine(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as it stands in a line; `payload` is the slice of the line, untouched."""
+    """An event as it stands in a line; `payload` is the slice of the line, untouched.
+
+    A `redacted` event has the `commitment` its id covers, and a payload only if something remains of it.
+    """
 
     seq: int
     ts: str
@@ -38,7 +47,7 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     id: str | None = None
     commitment: str | None = None
-    redacted: msgspec.Raw = msgspec.Raw()
+    redacted: bool = False
     ciphertext: str | None = None
 
 
@@ -56,8 +65,13 @@ def encode(
     key: str | None,
     id: str,  # noqa: A002 - the field's name in the line
     commitment: bytes | None,
+    encrypted: bool = False,
 ) -> str:
-    """Return one event as a line without its end. `commitment` is given for a redacted event only."""
+    """Return one event as a line without its end.
+
+    `commitment` is given for a redacted event only; of its payload `raw` is what remains, or empty. With `encrypted`
+    the stored bytes are ciphertext.
+    """
     front: dict[str, Any] = {
         "session_id": session_id,
         "branch": branch,
@@ -78,13 +92,19 @@ def encode(
     back["id"] = id
     if commitment is not None:
         back["commitment"] = ids.show_digest(commitment)
-        name, data = b'"redacted":', raw or b"null"
-    elif b"\n" in raw or b"\r" in raw:
-        name, data = b'"payload_text":', _encode(raw.decode("utf-8"))
-    else:
-        name, data = b'"payload":', raw
-    line = b"".join((_encode(front)[:-1], b",", name, data, b",", _encode(back)[1:]))
-    return line.decode("utf-8")
+        back["redacted"] = True
+    return b"".join((_encode(front)[:-1], _payload_member(raw, encrypted), b",", _encode(back)[1:])).decode("utf-8")
+
+
+def _payload_member(raw: bytes, encrypted: bool) -> bytes:
+    """Return the member of a line that carries stored bytes, with the comma before it; nothing for no bytes."""
+    if not raw:
+        return b""
+    if encrypted:
+        return b',"ciphertext":' + _encode(base64.b64encode(raw).decode("ascii"))
+    if b"\n" in raw or b"\r" in raw or raw[0] in _AROUND or raw[-1] in _AROUND:
+        return b',"payload_text":' + _encode(raw.decode("utf-8"))
+    return b',"payload":' + raw
 
 
 _decode = msgspec.json.Decoder(EventLine).decode
@@ -93,7 +113,7 @@ _decode = msgspec.json.Decoder(EventLine).decode
 def decode(data: bytes) -> EventLine:
     """Return the event that `encode` wrote; raises Invalid for a line of another shape."""
     try:
-        return _decode(data)
+        return codec.with_room(_decode, data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise Invalid(f"not an event line: {exc}") from exc
 
@@ -121,11 +141,14 @@ def show_time(ts: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return nanoseconds since 1970 from RFC 3339 text; without an offset it is UTC. Raises Invalid."""
+    """Return nanoseconds since 1970 from RFC 3339 text; without an offset it is UTC.
+
+    Digits beyond nanoseconds are dropped. Raises Invalid, also for a time that 64 bits of nanoseconds do not reach.
+    """
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise Invalid(f"not a time: {text!r}; write one like 2026-05-06T14:23:01Z", value=text)
-    day, clock, fraction, _, sign, hours, minutes = match.groups()
+    day, clock, fraction, sign, hours, minutes = match.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{clock}+00:00")
     except ValueError as exc:
@@ -135,4 +158,7 @@ def parse_time(text: str) -> int:
     if sign:
         offset = int(hours) * 3600 + int(minutes) * 60
         seconds += -offset if sign == "+" else offset
-    return seconds * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+    ts = seconds * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+    if not -_TS_MAX - 1 <= ts <= _TS_MAX:
+        raise Invalid(f"the time {text!r} is out of reach; castlog counts from the year 1678 to 2262", value=text)
+    return ts

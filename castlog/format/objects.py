@@ -67,12 +67,11 @@ def decode(secret: bytes, blob: bytes) -> Object:
         raise Corrupt(f"an object of {len(blob)} bytes is shorter than its prefix")
     kind, codec, dictionary, length, stated = _PREFIX.unpack_from(blob)
     frame = memoryview(blob)[PREFIX_BYTES:]
-    if codec == STORED:
-        data = bytes(frame)
-    elif codec == ZSTD and dictionary == 0:
-        data = _decompress(frame, length)
-    else:
+    if codec not in (STORED, ZSTD) or dictionary != 0:
         raise Corrupt(f"an object names the unknown codec {codec} or dictionary {dictionary}")
+    if length > limits.OBJECT_BYTES_MAX:
+        raise Corrupt(f"an object's prefix states {length:,} bytes; none is so large", length=length)
+    data = bytes(frame) if codec == STORED else _decompress(frame, length)
     if len(data) != length or digest(secret, kind, data) != stated:
         raise Corrupt("an object's bytes do not match its digest")
     return Object(kind, stated, data)

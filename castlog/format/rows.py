@@ -350,9 +350,15 @@ def part_key(number: int, part: int) -> bytes:
 
 
 def format_version(value: bytes) -> int:
-    """Return the format version in the META row of any version, newer ones included: its first field, always."""
+    """Return the format version in the META row of any version, newer ones included; raises Corrupt.
+
+    Whatever else changes: that row's key is its letter, its first field is the version, and its checksum ends it.
+    """
+    body = guarded(META.key(), value)
+    if body is None:
+        raise Corrupt("the row that says the store's format fails its checksum")
     try:
-        version = msgspec.msgpack.decode(value[:-CRC_BYTES])[0]
+        version = msgspec.msgpack.decode(body)[0]
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError) as exc:
         raise Corrupt("the row that says the store's format does not decode") from exc
     if type(version) is not int:
