@@ -27,7 +27,7 @@ _KINDS = {
         "castlog sessions lists what is there; castlog branch and castlog tag list names.",
     ),
     "Invalid": ("invalid", INVALID, None),
-    "Conflict": ("conflict", CONFLICT, "Look at what is there now (castlog log), then try again."),
+    "Conflict": ("conflict", CONFLICT, "castlog branch, castlog tag and castlog log show what is there now."),
     "Corrupt": ("corrupt", CORRUPT, "castlog verify lists what is damaged; all else stays readable."),
     "Unavailable": ("unavailable", UNAVAILABLE, None),
 }

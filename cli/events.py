@@ -20,6 +20,7 @@ _COLOURS = {
     "damaged": "red",
 }
 _ID_HEX = 10
+_TYPE_WIDTH = 14
 
 
 def row(event: castlog.Event) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def short_rev(rev: str) -> str:
 def one_line(out: Out, event: castlog.Event, sign: str = "", where: str = "") -> None:
     """Write an event on one line: seq, type, call, preview."""
     start = f"{sign}{where}{event.seq:>6}  "
-    kind = pad(event.type, 14)
+    kind = pad(_short(event.type, _TYPE_WIDTH), _TYPE_WIDTH)
     calls = f"  [{_calls(event)}]" if event.call_ids else ""
     text = preview(event, max(out.width - len(start) - len(kind) - len(calls) - 2, 24))
     out.line(Styled(start, "yellow"), Styled(kind, _COLOURS.get(event.type, "dim")), Styled(calls, "dim"), "  ", text)
@@ -59,13 +60,18 @@ def one_line(out: Out, event: castlog.Event, sign: str = "", where: str = "") ->
 def two_lines(out: Out, event: castlog.Event) -> None:
     """Write an event as a heading with seq, id, time, type and call, and its preview below."""
     calls = f"  [{_calls(event)}]" if event.call_ids else ""
-    kind = Styled(event.type, _COLOURS.get(event.type, "bold"))
-    out.line(
-        Styled(f"{event.seq:>6}  ", "yellow"), f"{short_id(event.id)}  {local(event.ts)}  ", kind, Styled(calls, "dim")
-    )
+    when = local(event.ts)[:19]
+    room = out.width - len(when) - len(calls) - _ID_HEX - 15
+    kind = Styled(_short(event.type, room), _COLOURS.get(event.type, "bold"))
+    out.line(Styled(f"{event.seq:>6}  ", "yellow"), f"{short_id(event.id)}  {when}  ", kind, Styled(calls, "dim"))
     text = preview(event, out.width - 8)
     if text:
         out.line(f"        {text}")
+
+
+def _short(kind: str, width: int) -> str:
+    """Return a type's end where it does not fit: foreign ones begin alike."""
+    return kind if len(kind) <= width else "…" + kind[1 - width :]
 
 
 def _calls(event: castlog.Event) -> str:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import castlog
 
 _FOLD_FROM = 3
+_FOLD_APART_FROM = 10
 _DEPTH_MAX = 16
-_NUMBERED = re.compile(r"(.*?)(\d{1,18})")
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)")
 
 
 class Row(NamedTuple):
@@ -31,11 +32,12 @@ class Row(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Branches drawn as one: same fork point, nothing forked from them, names that differ in a number."""
+    """Branches drawn as one: nothing forked from them, names that differ in a number; `own` counts their events."""
 
     name: str
     fork_seq: int
-    seqs: tuple[int, int]
+    fork_last: int
+    own: tuple[int, int]
     branches: int
 
 
@@ -80,24 +82,31 @@ def _arranged(
     children: Mapping[str | None, Sequence[castlog.Node]],
     keep: set[str | None],
 ) -> list[castlog.Node | Fold]:
-    """Return siblings by fork point, with the leaves that are alike folded."""
-    alike: defaultdict[tuple[int, str], list[tuple[int, castlog.Node]]] = defaultdict(list)
+    """Return siblings by fork point, with the leaves that are alike folded: of one fork point first, then of many."""
+    alike: defaultdict[tuple[str, str], list[castlog.Node]] = defaultdict(list)
     apart: list[castlog.Node | Fold] = []
     for node in siblings:
         numbered = _NUMBERED.fullmatch(node.name)
         if numbered and not node.tags and not children.get(node.name) and node.name not in keep:
-            alike[node.fork_seq, numbered[1]].append((int(numbered[2]), node))
+            alike[numbered[1], numbered[3]].append(node)
         else:
             apart.append(node)
-    for (fork_seq, prefix), members in alike.items():
-        members.sort(key=lambda member: (member[0], member[1].name))
-        if len(members) < _FOLD_FROM:
-            apart.extend(node for _, node in members)
-        else:
-            seqs = [node.seq for _, node in members]
-            name = prefix + _runs([number for number, _ in members])
-            apart.append(Fold(name, fork_seq, (min(seqs), max(seqs)), len(members)))
+    for affixes, members in alike.items():
+        places: defaultdict[int, list[castlog.Node]] = defaultdict(list)
+        for node in members:
+            places[node.fork_seq].append(node)
+        apart += [_fold(affixes, place) for place in places.values() if len(place) >= _FOLD_FROM]
+        rest = [node for place in places.values() if len(place) < _FOLD_FROM for node in place]
+        apart += [_fold(affixes, rest)] if len(rest) >= _FOLD_APART_FROM else rest
     return sorted(apart, key=lambda item: (item.fork_seq, item.name))
+
+
+def _fold(affixes: tuple[str, str], nodes: Sequence[castlog.Node]) -> Fold:
+    before, after = affixes
+    forks = [node.fork_seq for node in nodes]
+    own = [max(node.seq - node.fork_seq, 0) for node in nodes]
+    numbers = sorted(int(node.name[len(before) : len(node.name) - len(after)]) for node in nodes)
+    return Fold(before + _runs(numbers) + after, min(forks), max(forks), (min(own), max(own)), len(nodes))
 
 
 def _chain(
@@ -107,7 +116,7 @@ def _chain(
     chain = [node]
     while (numbered := _NUMBERED.fullmatch(chain[-1].name)) and chain[-1].name not in keep and not chain[-1].tags:
         below = children.get(chain[-1].name, ())
-        if len(below) != 1 or below[0].name != f"{numbered[1]}{int(numbered[2]) + 1}":
+        if len(below) != 1 or below[0].name != f"{numbered[1]}{int(numbered[2]) + 1}{numbered[3]}":
             break
         chain.append(below[0])
     if chain[-1].name in keep or chain[-1].tags:
@@ -146,15 +155,10 @@ def _range(node: castlog.Node) -> str:
 
 
 def _fold_text(fold: Fold) -> str:
-    low, high = (seq - fold.fork_seq for seq in fold.seqs)
-    each = (
-        "nothing of their own yet"
-        if high <= 0
-        else f"{plural(high, 'event')} each"
-        if low == high
-        else f"{low} to {high} events each"
-    )
-    return f"@{fold.fork_seq}  {plural(fold.branches, 'branch', 'branches')}, {each}"
+    low, high = fold.own
+    each = f"{plural(high, 'event')} each" if low == high else f"{low} to {high} events each"
+    where = f"@{fold.fork_seq}" + (f"..{fold.fork_last}" if fold.fork_last > fold.fork_seq else "")
+    return f"{where}  {plural(fold.branches, 'branch', 'branches')}, {each if high else 'nothing of their own yet'}"
 
 
 def _remarks(node: castlog.Node, current: str | None) -> str:

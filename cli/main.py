@@ -129,7 +129,7 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-castlog = Castlog(
+group = Castlog(
     "castlog",
     params=[
         *global_options(),
@@ -155,7 +155,7 @@ def main() -> NoReturn:
         _keep_open(stream)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     signals.install()
-    castlog.main()
+    group.main()
 
 
 def _keep_open(descriptor: int) -> None:

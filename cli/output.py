@@ -36,13 +36,15 @@ class Styled(NamedTuple):
 class Out:
     """Where a command puts its results.
 
-    `json` asks for objects; `width` is the number of columns a line of text should keep to.
+    `json` asks for objects; `width` is the number of columns a line of text should keep to, `height` that of lines a
+    screen shows at once, or None where there is no screen.
     """
 
     def __init__(self, as_json: bool = False) -> None:
         self.json = as_json
         self.terminal = sys.stdout.isatty()
         self.width = _width(self.terminal)
+        self.height = shutil.get_terminal_size().lines if self.terminal and not as_json else None
         self._colour = self.terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         self._meter: Meter | None = None
 

@@ -10,7 +10,7 @@ import sys
 import click
 
 from .command import Command
-from .main import SECTIONS, castlog
+from .main import SECTIONS, group
 
 _HEAD = """\
 # castlog: command reference
@@ -23,12 +23,12 @@ Every command takes `--store PATH` and `--json`, before or after its name.
 
 def render() -> str:
     """Return the reference as Markdown."""
-    top = click.Context(castlog, info_name="castlog")
-    parts = [_HEAD, f"{castlog.help}\n\n{castlog.epilog}\n"]
+    top = click.Context(group, info_name="castlog")
+    parts = [_HEAD, f"{group.help}\n\n{group.epilog}\n"]
     for title, section in SECTIONS.items():
         parts.append(f"## {title}\n")
         for name in section:
-            command = castlog.get_command(top, name)
+            command = group.get_command(top, name)
             assert isinstance(command, Command)
             parts.append(_command(top, name, command))
     return "\n".join(parts)

@@ -124,7 +124,7 @@ class _Demo:
 
     def _type(self, *words: str, expected: int = 0) -> str:
         """Run a command, show it with what it prints, and return that."""
-        from ..main import castlog as group
+        from ..main import group
 
         self._show(" ".join(["castlog", *(_quoted(word) for word in words)]))
         printed, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()

@@ -34,6 +34,6 @@ def du(app: App, rev: str | None) -> None:
     for name in ("logical", "distinct", "stored"):
         count = getattr(usage, name)
         share = f"  {count / usage.logical:7.1%} of logical" if usage.logical and name != "logical" else ""
-        app.out.line(f"{name:<10} {size(count):>8}{share}")
+        app.out.line(f"{name:<26} {size(count):>8}{share}")
     for name, count in sorted(usage.kinds.items(), key=lambda item: -item[1]):
-        app.out.line(f"  {name:<16} {size(count):>8}")
+        app.out.line(f"  {name:<24} {size(count):>8}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import click
 
@@ -12,13 +10,14 @@ import castlog
 
 from .. import events, graph
 from ..command import App, command
-from ..output import Styled
+from ..output import Out, Styled
 from ..preview import preview
 from ..revision import REV
 from ..text import cells, plural
+from ..turns import turns_of
 from ..values import iso
 
-_ON_A_SCREEN = 25
+_ON_A_SCREEN_MIN = 5
 
 
 @command(
@@ -39,7 +38,7 @@ _ON_A_SCREEN = 25
     "limit",
     metavar="N",
     type=click.IntRange(min=0),
-    help="At most N lines; 0 for all. Default: 25 on a terminal, else all.",
+    help="At most N lines; 0 for all. Default: a screenful on a terminal, else all.",
 )
 @click.option("--type", "types", multiple=True, help="Only events of this type; may be repeated.")
 @click.option("--oneline", is_flag=True, help="One line an event.")
@@ -59,13 +58,18 @@ def log(
     if as_graph:
         _graph(app, store, view.session, limit)
         return
-    room = (_ON_A_SCREEN if app.out.terminal and not app.out.json else 0) if limit is None else limit
+    room = _screenful(app.out, 1 if turns or oneline else 2) if limit is None else limit
     if turns:
         rest = _write_turns(app, view, room)
     else:
         rest = _write_events(app, view, room, types, oneline)
     if rest and limit is None:
         app.out.say("There is more; -n 0 shows all.")
+
+
+def _screenful(out: Out, lines_each: int) -> int:
+    """Return how many entries fit the screen above the next prompt; 0, for all, where there is no screen."""
+    return 0 if out.height is None else max((out.height - 3) // lines_each, _ON_A_SCREEN_MIN)
 
 
 def _write_events(app: App, view: castlog.View, limit: int, types: tuple[str, ...], oneline: bool) -> bool:
@@ -84,28 +88,8 @@ def _write_events(app: App, view: castlog.View, limit: int, types: tuple[str, ..
     return limit > 0 and next(found, None) is not None
 
 
-class _Turn(NamedTuple):
-    first: castlog.Event
-    until: int
-    calls: int
-
-
-def _turns(view: castlog.View) -> Iterator[_Turn]:
-    """Yield turns newest first; what stands before the first message is one too."""
-    until = calls = 0
-    first = None
-    for first in view.events(reverse=True):
-        until = until or first.seq
-        calls += first.type == "tool_call"
-        if first.type == "user_message":
-            yield _Turn(first, until, calls)
-            until = calls = 0
-    if first is not None and until:
-        yield _Turn(first, until, calls)
-
-
 def _write_turns(app: App, view: castlog.View, limit: int) -> bool:
-    found = _turns(view)
+    found = turns_of(view)
     for turn in islice(found, limit or None):
         first = turn.first
         count = turn.until - first.seq + 1

@@ -12,10 +12,11 @@ import castlog
 
 from ..command import App, command
 from ..output import Out, Styled
-from ..text import cut, flat, pad
+from ..text import cells, cut, flat, pad
 from ..values import LABEL, SINCE, age, iso, size
 
 _LIMIT = 50
+_LABELS_ROOM_MIN = 8  # columns below which half a label says nothing
 
 
 @command("sessions", examples=("castlog sessions --label team=web --since 3d", "castlog sessions --in-flight --json"))
@@ -114,9 +115,11 @@ def _show(out: Out, session: castlog.Session, depth: int, now: int) -> None:
     start = _columns(info.id[-8:], age(info.activity, now), f"{info.branches}", f"{info.events:,}", size(info.size))
     labels = "  ".join(f"{key}={value}" for key, value in info.labels.items())
     title = "  " * min(depth, 10) + ("└ " if depth else "") + flat(info.title)
-    room = out.width - len(start)
-    title = cut(title, room if out.terminal else 10_000)
-    out.line(Styled(start[:8], "yellow"), start[8:], title, Styled("  " + cut(labels, 80) if labels else "", "dim"))
+    if out.terminal:
+        title = cut(title, out.width - len(start))
+        room = out.width - len(start) - cells(title) - 2
+        labels = cut(labels, room) if room > _LABELS_ROOM_MIN else ""
+    out.line(Styled(start[:8], "yellow"), start[8:], title, Styled("  " + labels if labels else "", "dim"))
 
 
 def _columns(ident: str, active: str, branches: str, events: str, stored: str) -> str:

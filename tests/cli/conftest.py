@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from castlog_cli.main import castlog as group
+from castlog_cli.main import group
 from click.testing import CliRunner, Result
 
 import castlog

@@ -36,6 +36,13 @@ def test_leaves_alike_are_folded() -> None:
     ]
 
 
+def test_leaves_of_many_fork_points_are_folded_when_they_are_many() -> None:
+    """A dozen branches with a number in the name, each forked elsewhere, are one line with the range of places."""
+    nodes = [_node(f"at{n}x", n + 1, "main", n) for n in range(1, 13)]
+    assert _lines(_node("main", 40), *nodes) == ["main 1..40", "└─at1..12x @1..12 12 branches, 1 event each"]
+    assert len(_lines(_node("main", 40), *nodes[:9])) == 10
+
+
 def test_what_is_remarkable_is_never_folded() -> None:
     """A leaf that is current, is tagged or was forked from has a line of its own."""
     nodes = [_node(f"try-{n}", 40, "main", 40) for n in range(1, 8)]

@@ -12,8 +12,7 @@ import click
 import pytest
 from castlog_cli import reference
 from castlog_cli.command import Command
-from castlog_cli.main import COMMANDS
-from castlog_cli.main import castlog as group
+from castlog_cli.main import COMMANDS, group
 
 from .conftest import Run, program
 
@@ -53,7 +52,7 @@ def test_the_reference_is_what_the_help_says() -> None:
 def test_help_loads_neither_the_store_nor_rich() -> None:
     """`castlog --help` starts without what only a command needs."""
     script = (
-        "import sys; from castlog_cli.main import castlog as group\n"
+        "import sys; from castlog_cli.main import group\n"
         "try: group.main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = [name for name in ('castlog', 'rich', 'lmdb', 'msgspec') if name in sys.modules]\n"
