@@ -46,8 +46,10 @@ def branch(txn: ReadTxn, number: int) -> rows.Ref:
 
 
 def place_at(txn: ReadTxn, ref: rows.Ref | Place, seq: int, what: str) -> Place:
-    """Return the place of `seq` in the history that ends at a reference; raises Invalid outside 0 to its head."""
-    if type(seq) is not int or not 0 <= seq <= ref.seq:
+    """Return the place of `seq` in the history that ends at a reference; raises NotFound outside 0 to its head."""
+    if type(seq) is not int:
+        raise Invalid(f"{seq!r} is no seq; give a whole number", value=seq)
+    if not 0 <= seq <= ref.seq:
         raise NotFound(f"{what} has seqs 0 to {ref.seq}; there is no {seq!r}", seq=seq, head=ref.seq)
     if seq == ref.seq:
         return Place(ref.timeline, ref.seq, ref.id)
