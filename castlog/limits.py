@@ -29,8 +29,8 @@ PART_PAGES = 14  # objects lie in parts of at most 14 pages: LMDB never needs a 
 CANDIDATES_MAX = 200  # a shell shows no more completions than fit on a screen or two
 CACHE_BYTES = 16 * 1024 * 1024  # decoded objects kept by a store; one chunk with its pieces fits many times
 TAIL_BATCH_EVENTS = 256  # events fetched in one short transaction from an open chunk
-FOLLOW_SECONDS_MIN = 0.0005  # a follower polls this fast just after something came
-FOLLOW_SECONDS_MAX = 0.05  # and at most 20 times a second when idle
+FOLLOW_SECONDS_MIN = 0.001  # a follower polls this fast just after something came, then ever slower
+FOLLOW_SECONDS_MAX = 0.075  # with the quick looks at the start, no idle second has more than 20
 
 # Engine.
 KEY_BYTES_MAX = 511  # LMDB is compiled with this limit; the memory engine keeps it, so that tests mean something
