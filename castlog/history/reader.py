@@ -36,7 +36,7 @@ def run_at(
     """Return a run of `timeline`'s own events that includes `seq`.
 
     A sealed event comes with its whole chunk; of an open chunk up to `wanted` events are read, from `seq` on, or up to
-    it with `reverse`. Raises Corrupt naming what fails.
+    it with `reverse`, and none beyond a damaged one. Raises Corrupt naming what fails.
     """
     tail = tail_of(txn, timeline)
     if seq > tail.last:
@@ -46,7 +46,17 @@ def run_at(
     wanted = min(wanted, limits.TAIL_BATCH_EVENTS)
     first = max(tail.sealed + 1, seq - wanted + 1) if reverse else seq
     last = seq if reverse else min(tail.last, seq + wanted - 1)
-    return OpenRun(salt, first, open_records(txn, timeline, first, last))
+    while True:
+        try:
+            return OpenRun(salt, first, open_records(txn, timeline, first, last))
+        except Corrupt as exc:
+            damaged = exc.facts.get("seq", seq)
+            if first <= damaged < seq:
+                first = damaged + 1
+            elif seq < damaged <= last:
+                last = damaged - 1
+            else:
+                raise
 
 
 def open_records(txn: ReadTxn, timeline: int, first: int, last: int) -> list[TailRecord]:
@@ -59,17 +69,23 @@ def open_records(txn: ReadTxn, timeline: int, first: int, last: int) -> list[Tai
     ):
         if rows.record_seq(key) != expected:
             break
-        body = rows.guarded(key, value)
-        if body is None:
-            raise Corrupt(f"the record of seq {expected} fails its checksum", seq=expected)
-        try:
-            found.append(decode_tail(body))
-        except Corrupt as exc:
-            raise Corrupt(f"seq {expected}: {exc}", seq=expected) from exc
+        found.append(open_record(key, value))
     if len(found) != last - first + 1:
         missing = first + len(found)
         raise Corrupt(f"the record of seq {missing} is missing from timeline {timeline}", seq=missing)
     return found
+
+
+def open_record(key: bytes, value: bytes) -> TailRecord:
+    """Return the record in a row of an open chunk; raises Corrupt naming its seq."""
+    seq = rows.record_seq(key)
+    body = rows.guarded(key, value)
+    if body is None:
+        raise Corrupt(f"the record of seq {seq} fails its checksum", seq=seq)
+    try:
+        return decode_tail(body)
+    except Corrupt as exc:
+        raise Corrupt(f"seq {seq}: {exc}", seq=seq) from exc
 
 
 def chunk_row(txn: ReadTxn, timeline: int, seq: int) -> tuple[int, rows.Chunk]:
@@ -98,7 +114,8 @@ def chunk_at(txn: ReadTxn, objects: Objects, salt: bytes, timeline: int, seq: in
             raise Corrupt(f"object {row.object}: {exc}", object=row.object) from exc
         return run, run.size_in_memory()
 
-    run: SealedRun = objects.cache.get((row.object, row.offset), load)
+    # The number alone could mean another chunk: one read inside a write transaction that was then given up.
+    run: SealedRun = objects.cache.get((row.object, row.offset, row.last_id), load)
     if (run.first, run.last, run.parent, run.head.last_id) != (row.first, last, row.parent, row.last_id):
         raise Corrupt(f"object {row.object} is not the chunk its row says", object=row.object)
     return run

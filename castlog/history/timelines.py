@@ -45,18 +45,23 @@ def create(
     txn: WriteTxn, session: bytes, parent: int, fork_seq: int, fork_id: bytes, calls: tuple[OpenCall, ...]
 ) -> int:
     """Write a new timeline that leaves `parent` after `fork_seq`, and return its number."""
-    depth, jump = 1, GENESIS
-    if parent != GENESIS:
-        above = read(txn, parent)
-        depth, jump = above.depth + 1, parent
-        if above.jump != GENESIS:
-            far = read(txn, above.jump)
-            if above.depth - far.depth == far.depth - _depth(txn, far.jump):
-                jump = far.jump
+    depth, jump = depth_and_jump(txn, parent)
     number = tables.take_number(txn, "timeline")
     row = rows.Timeline(session, parent, fork_seq, fork_id, depth, jump, calls)
     tables.put(txn, rows.TIMELINES, row, number)
     return number
+
+
+def depth_and_jump(txn: ReadTxn, parent: int) -> tuple[int, int]:
+    """Return how deep a timeline that leaves `parent` lies, and where its jump pointer leads."""
+    if parent == GENESIS:
+        return 1, GENESIS
+    above = read(txn, parent)
+    if above.jump != GENESIS:
+        far = read(txn, above.jump)
+        if above.depth - far.depth == far.depth - _depth(txn, far.jump):
+            return above.depth + 1, far.jump
+    return above.depth + 1, parent
 
 
 def owner(txn: ReadTxn, timeline: int, seq: int) -> int:
