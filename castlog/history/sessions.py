@@ -91,13 +91,22 @@ def activity(txn: ReadTxn, session: bytes, row: rows.Session) -> Activity:
 
 
 def _add_up(row: rows.Session, branches: list[rows.Ref]) -> Activity:
-    written = [ref for ref in branches if ref.events]
+    active = appended = None
+    events = size = living = 0
+    for ref in branches:
+        if ref.deleted is None:
+            living += 1
+        if ref.events:
+            events += ref.events
+            size += ref.size
+            active = ref.active if active is None or ref.active > active else active
+            appended = ref.appended if appended is None or ref.appended > appended else appended
     return Activity(
-        max((ref.active for ref in written), default=row.created),
-        max((ref.appended for ref in written), default=row.created),
-        sum(ref.events for ref in written),
-        sum(ref.size for ref in written),
-        sum(1 for ref in branches if ref.deleted is None),
+        row.created if active is None else active,
+        row.created if appended is None else appended,
+        events,
+        size,
+        living,
     )
 
 
