@@ -9,11 +9,12 @@ from castlog.event import Draft, Event, Parent, Point, Progress, Raw, attachment
 from castlog.format.codec import validate
 from castlog.ops.grep import Match
 from castlog.ops.report import Damage, FileReport, ImportReport
+from castlog.ops.trash import Trashed
 from castlog.ops.tree import Node
 from castlog.ops.usage import Usage
 from castlog.ops.verify import Finding, VerifyReport
 from castlog.session import Session, SessionInfo
-from castlog.store import Diff, Store, Trashed, open  # noqa: A004 - castlog.open
+from castlog.store import Diff, Store, open  # noqa: A004 - castlog.open
 from castlog.view import View
 
 __all__ = [

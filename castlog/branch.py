@@ -10,7 +10,7 @@ import msgspec
 
 from castlog import limits
 from castlog.core import Core
-from castlog.engine.base import ReadTxn
+from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid
 from castlog.event import Draft, Event
 from castlog.format import ids, names, rows
@@ -99,7 +99,7 @@ class Branch(View):
         """Move the head back to `seq`; what came after stays in the reflog."""
         now = self._core.clock()
 
-        def change(txn: Any) -> None:
+        def change(txn: WriteTxn) -> None:
             ref = self._ref(txn)
             refs.move(txn, self._number, refs.place_at(txn, ref, seq, ref.name), now=now, operation="reset")
 
@@ -109,12 +109,22 @@ class Branch(View):
         """Give the branch another name; raises Conflict when it is taken."""
         name = names.check_name(name, "branch name")
         now = self._core.clock()
-        self._core.update(lambda txn: refs.rename(txn, self._number, name, now))
+
+        def change(txn: WriteTxn) -> None:
+            self._ref(txn)
+            refs.rename(txn, self._number, name, now)
+
+        self._core.update(change)
 
     def delete(self) -> None:
         """Put the branch into the trash. Its forks are not touched."""
         now = self._core.clock()
-        self._core.update(lambda txn: refs.delete(txn, self._number, now))
+
+        def change(txn: WriteTxn) -> None:
+            self._ref(txn)
+            refs.delete(txn, self._number, now)
+
+        self._core.update(change)
 
     def reflog(self) -> list[Move]:
         """Return everything that moved this branch except appends, oldest first."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 
 from castlog.branch import Branch
 from castlog.core import Core
-from castlog.engine.base import ReadTxn
+from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid, NotFound
 from castlog.event import Parent, Point
 from castlog.format import ids, names, rows
@@ -151,7 +151,7 @@ class Session:
         now = self._core.clock()
         rev = at.rev if isinstance(at, Point) else at if isinstance(at, str) else None
 
-        def change(txn: Any) -> Place:
+        def change(txn: WriteTxn) -> Place:
             row = sessions.read(txn, self._session)
             if rev is not None:
                 found = revisions.resolve(txn, self._core.objects, rev)
@@ -173,14 +173,19 @@ class Session:
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; raises NotFound."""
-        self._core.update(lambda txn: refs.delete_tag(txn, self._session, name))
+
+        def change(txn: WriteTxn) -> None:
+            sessions.read(txn, self._session)
+            refs.delete_tag(txn, self._session, name)
+
+        self._core.update(change)
 
     def relabel(self, labels: Mapping[str, str | None] | None = None, **more: str | None) -> None:
         """Set labels, and remove those whose value is None; durable on return."""
         changes = {**(labels or {}), **more}
         kept = names.check_labels({key: value for key, value in changes.items() if value is not None})
 
-        def change(txn: Any) -> None:
+        def change(txn: WriteTxn) -> None:
             old = sessions.read(txn, self._session).labels
             merged = {key: value for key, value in old.items() if key not in changes} | kept
             sessions.change(txn, self._session, labels=names.check_labels(merged))
@@ -199,7 +204,8 @@ class Session:
         """
         now = self._core.clock()
 
-        def change(txn: Any) -> int:
+        def change(txn: WriteTxn) -> int:
+            sessions.read(txn, self._session)
             source = self._ref(txn, name)
             target = refs.look_up(txn, self._session, onto)
             if target is None or not target.branch:

@@ -6,23 +6,22 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, BinaryIO, NoReturn, Self
-
-import msgspec
+from typing import BinaryIO, NoReturn, Self
 
 from castlog import limits
 from castlog.branch import Branch
 from castlog.core import Core
-from castlog.engine.base import ReadTxn
+from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.engine.targets import open_engine
-from castlog.errors import Corrupt, Invalid, NotFound, Unavailable
+from castlog.errors import Corrupt, Invalid, Unavailable
 from castlog.event import Event, Parent, Point, Progress
 from castlog.format import identity, ids, names, rows
 from castlog.format.objects import SECRET_BYTES
-from castlog.history import reader, refs, sessions, tables
+from castlog.history import reader, refs, sessions
 from castlog.history.refs import Place
-from castlog.ops import bundle, diff, grep, intake, jsonl, revisions, source, usage, verify, walk
+from castlog.ops import bundle, diff, grep, intake, jsonl, revisions, source, trash, usage, verify, walk
 from castlog.ops.report import FileReport, ImportReport
+from castlog.ops.trash import Trashed
 from castlog.session import Session
 from castlog.view import View
 
@@ -60,16 +59,6 @@ class Diff:
         return self._heads[1] - self._from
 
 
-class Trashed(msgspec.Struct, frozen=True):
-    """A deleted session, or (with `branch`) a deleted branch. `rev` is what `undelete` takes."""
-
-    session_id: str
-    branch: str | None
-    title: str
-    deleted: int
-    rev: str
-
-
 class Store:
     """An open store. May be shared by threads; never by forked processes. Use it as a context manager."""
 
@@ -105,7 +94,7 @@ class Store:
         session = ids.uuid7(now, self._core.random(10))
         salt = self._core.random(identity.SALT_BYTES)
 
-        def change(txn: Any) -> tuple[bytes, rows.Session]:
+        def change(txn: WriteTxn) -> tuple[bytes, rows.Session]:
             known = sessions.by_origin(txn, origin) if origin is not None and exist_ok else None
             if known is not None:
                 return known, sessions.read(txn, known)
@@ -337,18 +326,8 @@ class Store:
 
     def trash(self) -> list[Trashed]:
         """Return what was deleted and can be brought back, newest first."""
-        found = []
         with self._core.read() as txn:
-            for _, row in tables.scan(txn, rows.TRASH):
-                session = sessions.read(txn, row.session, deleted=True)
-                shown = ids.show_session(row.session)
-                if row.branch:
-                    ref = tables.get(txn, rows.REFS, row.branch)
-                    name = "?" if ref is None else ref.name
-                    found.append(Trashed(shown, name, session.title, row.deleted, f"{shown}/{name}"))
-                else:
-                    found.append(Trashed(shown, None, session.title, row.deleted, shown))
-        return found[::-1]
+            return [item for _, item in trash.items(txn)]
 
     def undelete(self, rev: str, name: str | None = None) -> Session | Branch:
         """Bring back a session (by id or title) or a branch (SESSION/BRANCH), the branch as `name` if given.
@@ -359,26 +338,20 @@ class Store:
         if name is not None:
             name = names.check_name(name, "branch name")
         now = self._core.clock()
-        for item in self.trash():
-            if not _names_trashed(rev, item):
-                continue
-            session = ids.parse_session(item.session_id)
-            if item.branch is None:
-                self._core.update(lambda txn, session=session: sessions.undelete(txn, session))  # type: ignore[misc]
-                return self.session(item.session_id)
 
-            def change(txn: Any, session: bytes = session, branch: str | None = item.branch) -> int:
-                for _, row in reversed(list(tables.scan(txn, rows.TRASH))):
-                    ref = tables.get(txn, rows.REFS, row.branch) if row.branch else None
-                    if row.session == session and ref is not None and ref.name == branch:
-                        refs.undelete(txn, row.branch, now, name)
-                        return row.branch
-                raise NotFound(f"{rev!r} is not in the trash any more", rev=rev)
+        def change(txn: WriteTxn) -> tuple[rows.Trash, rows.Session]:
+            found = trash.find(txn, rev)
+            if found.branch:
+                sessions.read(txn, found.session)
+                refs.undelete(txn, found.branch, now, name)
+            else:
+                sessions.undelete(txn, found.session)
+            return found, sessions.read(txn, found.session, deleted=True)
 
-            number = self._core.update(change)
-            with self._core.read() as txn:
-                return Branch(self._core, session, sessions.read(txn, session), number)
-        raise NotFound(f"nothing in the trash is called {rev!r}; `castlog undelete` lists what is there", rev=rev)
+        found, row = self._core.update(change)
+        if found.branch:
+            return Branch(self._core, found.session, row, found.branch)
+        return Session(self._core, found.session, row)
 
     def close(self) -> None:
         """Release the store; its handles then raise. Calling it again does nothing."""
@@ -487,14 +460,3 @@ def _parent_call(parent: Event | Parent | None) -> rows.ParentCall | None:
     return rows.ParentCall(
         ids.parse_session(parent.session_id), parent.seq, parent.call_id, ids.parse_digest(parent.id)
     )
-
-
-def _names_trashed(rev: str, item: Trashed) -> bool:
-    """Return whether words for something deleted mean this item: its id, an end of it, or a title, with its branch."""
-    session, slash, branch = rev.partition("/")
-    if (item.branch or "") != branch or bool(slash) != (item.branch is not None):
-        return False
-    digits = item.session_id.removeprefix("sess_")
-    word = session.lower().removeprefix("sess_")
-    by_hex = len(word) >= 4 and (digits.startswith(word) or digits.endswith(word))
-    return by_hex or session == item.title

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from castlog import limits
 from castlog.core import Core, make_event
-from castlog.engine.base import ReadTxn
+from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Invalid, NotFound
 from castlog.event import Event, Point
 from castlog.format import ids, names, rows
-from castlog.history import reader, refs, timelines
+from castlog.history import reader, refs, sessions, timelines
 from castlog.history.refs import Place
 from castlog.history.runs import Page
 
@@ -120,7 +120,8 @@ class View:
     def _fork(self, new: list[str], at: int | None) -> list[Branch]:
         now = self._core.clock()
 
-        def change(txn: Any) -> list[int]:
+        def change(txn: WriteTxn) -> list[int]:
+            sessions.read(txn, self._session)
             place = self._place(txn)
             if at is not None:
                 place = refs.place_at(txn, place, at, self.name)
