@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import Out
-from .revision import DEFAULT, current
+from .revision import DEFAULT, VARIABLE, current
 
 if TYPE_CHECKING:
     import castlog
@@ -54,15 +54,34 @@ class App:
 
     def view(self, store: castlog.Store, rev: str | None) -> castlog.View:
         """Return the history a revision names, or for None that of the default one."""
-        return store.view(DEFAULT if rev is None else rev, current=current())
+        text = DEFAULT if rev is None else rev
+        return store.view(text, current=self.base(store, text))
 
     def branch(self, store: castlog.Store, rev: str | None) -> castlog.Branch:
         """Return the branch a revision names, or for None the default one."""
-        return store.branch(DEFAULT if rev is None else rev, current=current())
+        text = DEFAULT if rev is None else rev
+        return store.branch(text, current=self.base(store, text))
+
+    def base(self, store: castlog.Store, rev: str) -> str | None:
+        """Return what stands in for the branch checked out when `rev` is read, or None.
+
+        Raises an error that names the environment variable, where that is what is wrong.
+        """
+        named = current()
+        if named is None or "/" in rev[1:]:
+            return None
+        from castlog import Invalid, NotFound
+
+        try:
+            store.resolve(named)
+        except (NotFound, Invalid) as error:
+            raise type(error)(f"{VARIABLE} is {named!r}: {error}", **error.facts) from error
+        return named
 
     def here(self, store: castlog.Store, session: castlog.Session) -> str | None:
         """Return the name of the branch that is current, if it is one of this session."""
-        at = store.current
+        named = current()
+        at = store.view(named) if named is not None else store.current
         return at.name if at is not None and at.session.id == session.id else None
 
 

@@ -44,7 +44,7 @@ def batches(stream: IO[bytes]) -> Iterator[list[Line]]:
             rest.append(data)
             held += len(data)
             if held > LINE_BYTES_MAX:
-                raise castlog.Invalid(f"Line {number + 1} is longer than {LINE_BYTES_MAX:,} bytes.", line=number + 1)
+                raise castlog.Invalid(f"line {number + 1} is longer than {LINE_BYTES_MAX:,} bytes", line=number + 1)
             continue
         whole = b"".join([*rest, head if newline else data])
         rest, held = ([tail] if tail else []), len(tail)
@@ -77,7 +77,7 @@ def draft(line: Line, default_type: str | None) -> castlog.Draft:
             harness_version=values.get("harness_version"),
         )
     except (ValueError, RecursionError) as error:
-        raise castlog.Invalid(f"Line {line.number}: {_reason(error)}", line=line.number, hint=_FORM) from error
+        raise castlog.Invalid(f"line {line.number}: {_reason(error)}", line=line.number, hint=_FORM) from error
 
 
 _FORM = 'A line is an object such as {"type":"note","payload":{"text":"hi"}}; call_id, key, ts and schema may be added.'
@@ -87,7 +87,7 @@ def _members(text: str) -> dict[str, str]:
     """Return the object's members with their values still as text."""
     place = _skip(text, 0)
     if text[place : place + 1] != "{":
-        raise ValueError("not a JSON object.")
+        raise ValueError("not a JSON object")
     members: dict[str, str] = {}
     place = _skip(text, place + 1)
     while text[place : place + 1] != "}":
@@ -95,37 +95,37 @@ def _members(text: str) -> dict[str, str]:
             place = _expect(text, place, ",")
         name, end = _DECODER.raw_decode(text, place)
         if not isinstance(name, str) or name in members:
-            raise ValueError(f"the name {name!r} is not a string, or stands twice.")
+            raise ValueError(f"the name {name!r} is not a string, or stands twice")
         start = _expect(text, _skip(text, end), ":")
         _, end = _DECODER.raw_decode(text, start)
         members[name] = text[start:end]
         place = _skip(text, end)
     if _skip(text, place + 1) != len(text):
-        raise ValueError("more follows after the object.")
+        raise ValueError("more follows after the object")
     return members
 
 
 def _check_names(fields: dict[str, str]) -> None:
     if gone := _GONE & fields.keys():
-        raise ValueError(f"its payload was taken away ({', '.join(sorted(gone))}), so it cannot be appended.")
+        raise ValueError(f"its payload was taken away ({', '.join(sorted(gone))}), so it cannot be appended")
     known = {*_TEXTS, "payload", "payload_text", "call_ids", "ts", "schema", *_PLACE}
     if unknown := fields.keys() - known:
         raise ValueError(
-            f"unknown {', '.join(map(repr, sorted(unknown)))}; an event has {', '.join(sorted(known - _PLACE))}."
+            f"unknown {', '.join(map(repr, sorted(unknown)))}; an event has {', '.join(sorted(known - _PLACE))}"
         )
     if "payload" not in fields and "payload_text" not in fields:
-        raise ValueError("it has no payload.")
+        raise ValueError("it has no payload")
 
 
 def _check_values(values: dict[str, Any]) -> None:
     for name in (*_TEXTS, "payload_text"):
         if not isinstance(values.get(name, ""), str):
-            raise ValueError(f"{name} is not a string.")
+            raise ValueError(f"{name} is not a string")
     if not isinstance(values.get("schema", 1), int) or isinstance(values.get("schema"), bool):
-        raise ValueError("schema is not a whole number.")
+        raise ValueError("schema is not a whole number")
     calls = values.get("call_ids", [])
     if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
-        raise ValueError("call_ids is not a list of strings.")
+        raise ValueError("call_ids is not a list of strings")
 
 
 def _payload(fields: dict[str, str], values: dict[str, Any]) -> bytes:
@@ -139,12 +139,12 @@ def _time(value: Any) -> int | None:
     try:
         return parse_time(value)
     except (ValueError, TypeError):
-        raise ValueError(f"ts {value!r} is no time such as 2026-05-06T14:23:01.123Z.") from None
+        raise ValueError(f"ts {value!r} is no time such as 2026-05-06T14:23:01.123Z") from None
 
 
 def _given(default_type: str | None) -> str:
     if default_type is None:
-        raise ValueError("it has no type, and no --type was given.")
+        raise ValueError("it has no type, and no --type was given")
     return default_type
 
 
@@ -155,15 +155,15 @@ def _skip(text: str, place: int) -> int:
 
 def _expect(text: str, place: int, char: str) -> int:
     if text[place : place + 1] != char:
-        raise ValueError(f"expected {char!r} at character {place + 1}.")
+        raise ValueError(f"expected {char!r} at character {place + 1}")
     return _skip(text, place + 1)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 at byte {error.start + 1}."
+        return f"not UTF-8 at byte {error.start + 1}"
     if isinstance(error, RecursionError):
-        return "nested too deeply."
+        return "nested too deeply"
     if isinstance(error, json.JSONDecodeError):
-        return f"not JSON: {error.msg} at character {error.pos + 1}."
+        return f"not JSON: {error.msg} at character {error.pos + 1}"
     return str(error)

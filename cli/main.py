@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from keyword import iskeyword
 from typing import Any, NoReturn
@@ -142,6 +143,7 @@ group = Castlog(
             callback=_version,
         ),
     ],
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="A log store for agent sessions: append-only, content-addressed, with branches as in Git.",
     epilog="A revision is [SESSION/][BRANCH|TAG][@SEQ|@b3:PREFIX][~N]. Exit codes: 0 fine; 1 something found, or "
     "nothing by grep; 2 usage; 3 not found; 4 invalid input; 5 conflict or locked; 6 corrupt; 7 unavailable; "
@@ -188,7 +190,8 @@ def _end(error: BaseException, as_json: bool) -> int:
         Out().flush()
     except OSError:
         _drop_output()
-    Out(as_json).complain(dumps(told.fields()) if as_json else told.text())
+    with suppress(OSError):  # nobody may be listening; the exit code still tells
+        Out(as_json).complain(dumps(told.fields()) if as_json else told.text())
     return told.code
 
 

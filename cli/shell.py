@@ -23,6 +23,7 @@ _SCRIPT = """\
         esac
     done < <(COMP_LINE=$COMP_LINE COMP_POINT=$COMP_POINT CASTLOG_BREAKS=$COMP_WORDBREAKS \\
         %(complete_var)s=bash_complete "$1" 2>/dev/null)
+    [[ ${#COMPREPLY[@]} == 1 && $COMPREPLY == */ ]] && compopt -o nospace
 }
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """

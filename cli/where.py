@@ -20,18 +20,18 @@ def find(given: str | None, note: Callable[[str], None]) -> str:
     """Return the target to open; it may not exist yet. `note` is told of a store that was passed over."""
     named = given if given is not None else os.environ.get(VARIABLE)
     if named == "":
-        raise castlog.Invalid("The store's path is empty.", hint=f"Give --store PATH, or unset {VARIABLE}.")
+        raise castlog.Invalid("the store's path is empty", hint=f"Give --store PATH, or unset {VARIABLE}.")
     return os.path.expanduser(named) if named else str(_above(Path.cwd(), note) or Path.home() / NAME)
 
 
 def open_store(target: str, *, create: bool = False, read_only: bool = False) -> castlog.Store:
     """Open what `find` returned; where nothing is and nothing may be made, say how to make a store."""
-    path = folder(target)
     if create:
         return make(target)
-    if path is not None and not path.exists():
-        raise castlog.NotFound(f"There is no store at {path}.", path=str(path), hint=_HOW)
-    return castlog.open(target, create=False, read_only=read_only)
+    try:
+        return castlog.open(target, create=False, read_only=read_only)
+    except castlog.NotFound as error:
+        raise castlog.NotFound(str(error), **error.facts, hint=_HOW) from error
 
 
 def make(target: str) -> castlog.Store:
@@ -39,7 +39,7 @@ def make(target: str) -> castlog.Store:
     path = folder(target)
     if path is not None and path.is_dir() and any(path.iterdir()) and not exists(target):
         raise castlog.Invalid(
-            f"{path} holds other files and no store.",
+            f"{path} holds other files and no store",
             path=str(path),
             hint=f"A store wants a folder of its own: castlog init {path / NAME}",
         )

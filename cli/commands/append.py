@@ -95,8 +95,8 @@ def _append_lines(writer: _Writer, stream: IO[bytes], kind: str | None) -> None:
             _append_batch(writer, batch, kind)
     except castlog.Error as error:
         facts = {**error.facts, "written": writer.written}
-        before = f"{plural(writer.written, 'event')} before it {'is' if writer.written == 1 else 'are'} in the log."
-        raise type(error)(f"{error} {before}", **facts) from error
+        before = f"{plural(writer.written, 'event')} before it {'is' if writer.written == 1 else 'are'} in the log"
+        raise type(error)(f"{error}; {before}", **facts) from error
 
 
 def _append_batch(writer: _Writer, batch: Sequence[lines.Line], kind: str | None) -> None:
@@ -122,4 +122,4 @@ def _append_singly(writer: _Writer, batch: Sequence[lines.Line], drafts: Sequenc
         try:
             writer.write([draft])
         except castlog.Error as error:
-            raise type(error)(f"Line {line.number}: {error}", **{**error.facts, "line": line.number}) from error
+            raise type(error)(f"line {line.number}: {error}", **{**error.facts, "line": line.number}) from error

@@ -12,7 +12,7 @@ import castlog
 from ..attachments import Attachments
 from ..command import App, command
 from ..files import new_folder, private
-from ..revision import REV, current
+from ..revision import REV
 from ..signals import held
 from ..text import plural
 
@@ -48,7 +48,7 @@ def checkout(app: App, rev: str, name: str | None, folder: str | None, force: bo
     if name is not None or written is None or _is_branch(app, store, rev):
         with held():
             target = view.fork(name).rev if name is not None else rev
-            made = store.checkout(target, current=current())
+            made = store.checkout(target, current=app.base(store, target))
     if app.out.json:
         head = view.head
         app.out.record(

@@ -35,7 +35,7 @@ def show(app: App, rev: str | None, full: bool) -> None:
     view = app.view(app.store(read_only=True), rev)
     head = view.head
     if head.seq == 0:
-        raise castlog.NotFound(f"{head.rev} has no event yet.", hint="castlog append adds one.")
+        raise castlog.NotFound(f"{head.rev} has no event yet", hint="castlog append adds one.")
     event = view.read(head.seq)
     if app.out.json:
         app.out.json_line(event.to_json())

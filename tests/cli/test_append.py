@@ -62,7 +62,7 @@ def test_a_key_makes_repeating_safe(store: str, home: Path, run: Run) -> None:
     line = '{"type":"note","payload":1,"key":"k"}\n'
     assert run("append", "-", input=line + line).stdout == "7\n7\n"
     assert len(_payloads(home)) == 1
-    assert "Line 1" in run("append", "-", input=line.replace(":1,", ":2,"), code=5).stderr
+    assert "line 1" in run("append", "-", input=line.replace(":1,", ":2,"), code=5).stderr
 
 
 GOOD = '{"type":"note","payload":%d}\n'
@@ -98,7 +98,7 @@ def test_a_wrong_line_is_named_and_what_came_before_is_kept(
     """Exit 4 with the line's number and how many events were written; those are in the log, what follows is not."""
     result = run("append", "-", input=GOOD % 1 + GOOD % 2 + wrong + "\n" + GOOD % 3, code=4)
     assert result.stdout == "7\n8\n"
-    assert "Line 3: " in result.stderr
+    assert "line 3: " in result.stderr
     assert phrase in result.stderr
     assert "2 events before it are in the log" in result.stderr
     assert _payloads(home) == [b"1", b"2"]
