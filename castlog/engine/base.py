@@ -6,7 +6,7 @@ this room is written against these protocols only, so that a shared database can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -61,6 +61,15 @@ class Engine(Protocol):
         `change` must be repeatable: it runs again from the start when the engine had to make room. An exception
         aborts the transaction, leaves the map as it was and is passed on. Raises Conflict when the lock is not had
         in time, Unavailable when the map is read-only or the disk is full. Nested calls in one thread are refused.
+        """
+        ...
+
+    def replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:
+        """Put what `rows` yields, in key order, in the place of all there is, laid out afresh; durable on return.
+
+        `rows` sees the newest commit and must be repeatable: it runs again, with writers waiting, when a commit came
+        in between. Readers under way keep what they see. On failure nothing has changed. Raises Invalid when keys
+        are out of order, Conflict when somebody else is at it or the lock is not had in time.
         """
         ...
 

@@ -1,10 +1,8 @@
 """The engine on disk: LMDB, with every rule it needs kept in one place. Nothing else in castlog imports `lmdb`.
 
 Handles of one process on one store share one environment, found by the folder's device and inode, because LMDB
-refuses a second. Each transaction announces itself in `_Shared.live` before it begins and then looks at the gate;
-whoever must have the environment to himself (a larger map, a replaced file, a fork) closes the gate and waits until
-the others' announcements are gone. The data file is compared with its path at every transaction, so a file that was
-replaced by `replace` in any process is picked up, and a store that was deleted does not swallow commits.
+refuses a second. Before anything is mapped the data file is compared with its own account of itself. `lock` says who
+may write, `alone` lets a thread have the environment to itself, `watch` notices a file that was replaced or deleted.
 """
 
 from __future__ import annotations
@@ -18,23 +16,24 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
-from weakref import ref
 
 import lmdb
 
 from castlog.engine import folder
+from castlog.engine.alone import Gate, Guest
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.engine.lock import WriteLock
+from castlog.engine.watch import Watch
 from castlog.errors import Corrupt, Error, Invalid, NotFound, Unavailable
 from castlog.limits import (
     KEY_BYTES_MAX,
-    LOCK_POLL_SECONDS_MIN,
     LOCK_TIMEOUT_SECONDS,
     LOOKS_MAX,
     MAP_BYTES,
     MAP_BYTES_MIN,
     QUIET_SECONDS,
     READERS_MAX,
+    REBUILD_BATCH_BYTES,
     VALUE_BYTES_MAX,
 )
 
@@ -42,8 +41,6 @@ T = TypeVar("T")
 
 _get_ident = threading.get_ident
 _getpid = os.getpid
-_stat = os.stat
-_NO_FILE = (-1, -1)
 
 
 def create(path: str | os.PathLike[str], rows: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -86,7 +83,7 @@ def open_disk(
         raise NotFound(f"there is no store at {target}", path=str(target))
     notes = folder.placement_notes(target)
     with folder.explained(target):
-        status = _stat(target)
+        status = os.stat(target)
     key = (status.st_dev, status.st_ino)
     with _registry_lock:
         shared = _registry.get(key)
@@ -135,19 +132,21 @@ class DiskEngine:
 
     def update(self, change: Callable[[WriteTxn], T]) -> T:
         """Run `change` in the single write transaction and commit; durable on return."""
-        shared = self._shared
-        if shared is None or shared.pid != _getpid():
-            raise self._unusable()
-        if self.read_only:
-            raise Unavailable(f"the store {self.path} was opened for reading only", path=str(self.path))
+        shared = self._writable()
         lock = shared.lock
-        if lock.owner == _get_ident():
-            raise Invalid("this thread is inside an update of the store already", path=str(self.path))
         try:
             lock.acquire(self._lock_timeout)
             return shared.update(change, self._lock_timeout)
         finally:
             lock.release()
+
+    def replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:
+        """Build a new data file of `rows`, in key order, and put it in the old one's place; durable on return.
+
+        It is built while others go on. If a commit came in between it is built once more while they wait, so `rows`
+        must be repeatable. Other handles and processes go on with the new file. On failure nothing has changed.
+        """
+        self._writable().rebuild(rows, self._lock_timeout)
 
     def version(self) -> int:
         """Return a number that grows with every commit; a read begun afterwards sees at least that commit."""
@@ -157,7 +156,7 @@ class DiskEngine:
     def stored_bytes(self) -> int:
         """Return the size of the data file, free pages included."""
         with folder.explained(self.path):
-            return _stat(self.path / folder.DATA).st_size
+            return os.stat(self.path / folder.DATA).st_size
 
     def problems(self) -> list[str]:
         """Walk the data file's pages and return what is wrong with their structure, in LMDB's words.
@@ -170,14 +169,12 @@ class DiskEngine:
             found = _walk(self.path)
             if not found or self.version() == before:
                 return found
-        shared = self._shared
-        if shared is None or self.read_only:
-            raise Unavailable(f"the store {self.path} changes too fast to be checked", path=str(self.path))
+        lock = self._writable().lock
         try:
-            shared.lock.acquire(self._lock_timeout)
+            lock.acquire(self._lock_timeout)
             return _walk(self.path)
         finally:
-            shared.lock.release()
+            lock.release()
 
     def close(self) -> None:
         """Release the store; the last handle of the process closes the files. Calling it again does nothing."""
@@ -189,6 +186,16 @@ class DiskEngine:
             if not shared.handles:
                 del _registry[shared.key]
                 shared.close()
+
+    def _writable(self) -> _Shared:
+        shared = self._shared
+        if shared is None or shared.pid != _getpid():
+            raise self._unusable()
+        if self.read_only:
+            raise Unavailable(f"the store {self.path} was opened for reading only", path=str(self.path))
+        if shared.lock.owner == _get_ident():
+            raise Invalid("this thread is inside an update of the store already", path=str(self.path))
+        return shared
 
     def _unusable(self) -> Unavailable:
         if self._shared is None:
@@ -202,25 +209,24 @@ class DiskEngine:
 # --- transactions -------------------------------------------------------------------------------
 
 
-class _View:
+class _View(Guest):
     """What can be read inside one transaction of LMDB's."""
 
-    __slots__ = ("__weakref__", "_path", "_raw", "_thread")
+    __slots__ = ("_path", "raw")
 
-    def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None) -> None:
+    def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None = None) -> None:
+        self.thread = _get_ident()
         self._path = path
-        self._raw = raw
-        self._thread = _get_ident()
+        self.raw = raw
 
     def get(self, key: bytes) -> bytes | None:
-        raw = self._raw
+        raw = self.raw
         if raw is None:
             raise _over()
         try:
-            value = raw.get(key)
+            return raw.get(key)
         except lmdb.Error as error:
-            raise _translated(error, self._path) from error
-        return value
+            raise self._failed(error) from error
 
     def scan(self, start: bytes, stop: bytes | None = None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         try:
@@ -234,57 +240,60 @@ class _View:
                 if stop is not None and pair[0] >= stop:
                     return
                 yield pair
-                if self._raw is None:
+                if self.raw is None:
                     raise _over()
         except lmdb.Error as error:
-            raise _translated(error, self._path) from error
+            raise self._failed(error) from error
 
     def _backward(self, cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         # The first pair is the one before `stop`: step back from where `stop` is or would be.
-        if stop is None or not cursor.set_range(stop):
-            there = cursor.last()
-        else:
-            there = cursor.prev()
+        there = cursor.last() if stop is None or not cursor.set_range(stop) else cursor.prev()
         if not there:
             return
         for pair in cursor.iterprev():
             if pair[0] < start:
                 return
             yield pair
-            if self._raw is None:
+            if self.raw is None:
                 raise _over()
 
     def _cursor(self) -> lmdb.Cursor[bytes]:
-        raw = self._raw
+        raw = self.raw
         if raw is None:
             raise _over()
         return raw.cursor()
+
+    def _failed(self, error: lmdb.Error) -> Error:
+        if self.raw is None:
+            return _over()
+        return _translated(error, self._path)
 
 
 class _ReadTxn(_View):
     """A read transaction: begun on entering its block, dead after it."""
 
-    __slots__ = ("_shared",)
+    __slots__ = ("_shared", "_version_base")
 
     def __init__(self, shared: _Shared) -> None:
-        self._shared = shared
+        self.thread = _get_ident()
         self._path = shared.path
-        self._raw = None
-        self._thread = _get_ident()
+        self._shared = shared
+        self.raw = None
 
     def __enter__(self) -> _ReadTxn:
         shared = self._shared
         if not shared.in_place():
             shared.follow_file()
-        shared.live[id(self)] = ref(self)
+        gate = shared.gate
         try:
-            if shared.gate:
-                shared.pass_gate(self)
-            self._raw = shared.environment.begin()
+            gate.enter(self)
+            environment, self._version_base = shared.current
+            self.raw = environment.begin()
         except lmdb.Error as error:
-            shared.begin_again(self, error)
+            gate.leave(self)
+            self._begin_again(error)
         except BaseException:
-            shared.live.pop(id(self), None)
+            gate.leave(self)
             raise
         return self
 
@@ -294,23 +303,36 @@ class _ReadTxn(_View):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        raw = self._raw
+        raw = self.raw
         if raw is None:
             return
-        self._raw = None
+        self.raw = None
         try:
             raw.abort()
         except lmdb.Error:
-            pass  # The environment was closed or remapped meanwhile, which ended the transaction.
+            pass  # The environment was closed meanwhile, which ended the transaction.
         finally:
-            self._shared.live.pop(id(self), None)
+            self._shared.gate.leave(self)
 
     def version(self) -> int:
         """Return the number of the commit this transaction sees."""
-        raw = self._raw
+        raw = self.raw
         if raw is None:
             raise _over()
-        return self._shared.version_base + int(raw.id())
+        return self._version_base + raw.id()
+
+    def _begin_again(self, error: lmdb.Error) -> None:
+        shared = self._shared
+        shared.mend(error)
+        try:
+            shared.gate.enter(self)
+            environment, self._version_base = shared.current
+            self.raw = environment.begin()
+        except BaseException as again:
+            shared.gate.leave(self)
+            if isinstance(again, lmdb.Error):
+                raise shared.failed(again) from again
+            raise
 
 
 class _WriteTxn(_View):
@@ -318,60 +340,58 @@ class _WriteTxn(_View):
 
     __slots__ = ("full",)
 
-    def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None) -> None:
-        super().__init__(path, raw)
+    def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None = None) -> None:
+        self.thread = _get_ident()
+        self._path = path
+        self.raw = raw
+        # The map is full: whatever comes of this attempt, the change must run again.
         self.full = False
 
     def get(self, key: bytes) -> bytes | None:
-        if self._thread != _get_ident():
-            raise _misused(self._raw)
-        return super().get(key)
+        raw = self.raw
+        if raw is None or self.thread != _get_ident():
+            raise _misused(raw)
+        try:
+            return raw.get(key)
+        except lmdb.Error as error:
+            raise self._failed(error) from error
 
     def put(self, key: bytes, value: bytes) -> None:
-        raw = self._raw
-        if raw is None or self._thread != _get_ident():
+        raw = self.raw
+        if raw is None or self.thread != _get_ident():
             raise _misused(raw)
         if len(value) > VALUE_BYTES_MAX or not 0 < len(key) <= KEY_BYTES_MAX:
             raise _unfit(key, value)
         try:
             raw.put(key, value)
-        except lmdb.MapFullError:
-            self.full = True
-            raise
         except lmdb.Error as error:
-            raise _translated(error, self._path) from error
+            raise self._failed(error) from error
 
     def delete(self, key: bytes) -> bool:
-        raw = self._raw
-        if raw is None or self._thread != _get_ident():
+        raw = self.raw
+        if raw is None or self.thread != _get_ident():
             raise _misused(raw)
         try:
-            return bool(raw.delete(key))
-        except lmdb.MapFullError:
-            self.full = True
-            raise
+            return raw.delete(key)
         except lmdb.Error as error:
-            raise _translated(error, self._path) from error
-
-    def _cursor(self) -> lmdb.Cursor[bytes]:
-        if self._thread != _get_ident():
-            raise _misused(self._raw)
-        return super()._cursor()
-
-    def commit(self) -> None:
-        raw = self._raw
-        assert raw is not None
-        try:
-            raw.commit()
-        except lmdb.MapFullError:
-            self.full = True
+            raise self._failed(error) from error
 
     def end(self) -> None:
         """Make the transaction unusable; what was not committed is undone."""
-        raw, self._raw = self._raw, None
+        raw, self.raw = self.raw, None
         if raw is not None:
             with contextlib.suppress(lmdb.Error):
                 raw.abort()
+
+    def _cursor(self) -> lmdb.Cursor[bytes]:
+        if self.raw is None or self.thread != _get_ident():
+            raise _misused(self.raw)
+        return self.raw.cursor()
+
+    def _failed(self, error: lmdb.Error) -> Error:
+        if isinstance(error, lmdb.MapFullError):
+            self.full = True
+        return super()._failed(error)
 
 
 def _over() -> Invalid:
@@ -394,308 +414,251 @@ def _unfit(key: bytes, value: bytes) -> Invalid:
 
 
 class _Shared:
-    """One environment and its locks, shared by every handle of this process on the same store."""
+    """One environment with its locks, shared by every handle of this process on the same store."""
 
     def __init__(self, path: Path, key: tuple[int, int], *, read_only: bool, map_bytes: int, timeout: float) -> None:
         self.path = path
         self.key = key
         self.pid = _getpid()
-        self.data = str(path / folder.DATA)
-        self._folder = str(path)
-        # The data file that is open, by device and inode; no file's when it must be opened anew.
-        self.file = _NO_FILE
-        # The folder's change time at which the file was in its place, or -1 while that is too young to be trusted.
-        self._settled = -1
         self.handles = 0
-        self.read_only = read_only
-        # Transactions under way, by identity. Weak, so that one lost to an interrupt does not stay for ever.
-        self.live: dict[int, ref[_View]] = {}
-        # The thread that wants to be alone, or 0.
-        self.gate = 0
-        self.version_base = 0
-        self._alone = threading.RLock()
+        self.gate = Gate()
+        self._read_only = read_only
         self._map_bytes = map_bytes
         self._timeout = timeout
-        self.lock = WriteLock(path / folder.WRITE_LOCK, create=not read_only or not _present(path))
+        self._watch = Watch(path / folder.DATA)
+        self.in_place = self._watch.in_place
+        self.lock = WriteLock(path / folder.WRITE_LOCK, write=not read_only)
         try:
-            self.environment = self._open()
+            with self.lock.opening(timeout):
+                environment = self._open()
         except BaseException:
             self.lock.close()
             raise
+        # One tuple, so that a number is never added to the other environment's base. The numbers of a new file
+        # begin again; the base keeps them growing.
+        self.current: tuple[lmdb.Environment, int] = (environment, 0)
 
     def update(self, change: Callable[[WriteTxn], T], timeout: float) -> T:
         """Run `change` and commit. The caller holds the write lock."""
+        gate = self.gate
         while True:
             if not self.in_place():
-                self._follow_locked(timeout)
-            txn = _WriteTxn(self.path, None)
+                self._follow_under_lock(timeout)
+            txn = _WriteTxn(self.path)
             try:
-                self._begin_write(txn)
+                gate.enter(txn)
+                txn.raw = self._begin(txn)
                 result = change(txn)
                 if not txn.full:
-                    txn.commit()
-            except lmdb.Error as error:
-                if not txn.full:
-                    raise self._failed(error) from error
+                    self._commit(txn)
             except Exception:
-                # A change that hides the full map behind an exception of its own still runs again.
+                # A change that hides the full map behind an exception of its own runs again all the same.
                 if not txn.full:
                     raise
             finally:
                 txn.end()
-                self.live.pop(id(txn), None)
+                gate.leave(txn)
             if not txn.full:
                 break
             self._grow()
         if not self.in_place():
             raise Unavailable(
-                f"the store {self.path} was removed or replaced while a change was committed",
+                f"the store {self.path} was removed or replaced while a change was committed; it may be lost",
                 path=str(self.path),
             )
         return result
 
-    def _begin_write(self, txn: _WriteTxn) -> None:
-        self.live[id(txn)] = ref(txn)
-        if self.gate:
-            self.pass_gate(txn)
-        try:
-            txn._raw = self.environment.begin(write=True)
-        except lmdb.Error as error:
-            self.begin_again(txn, error, write=True)
+    def _begin(self, txn: _WriteTxn) -> lmdb.Transaction[bytes]:
+        while True:
+            try:
+                return self.current[0].begin(write=True)
+            except lmdb.Error as error:
+                self.gate.leave(txn)
+                self.mend(error)
+                self.gate.enter(txn)
 
-    def _follow_locked(self, timeout: float) -> None:
-        """Follow a replaced file under the write lock, which was replaced too if the whole folder was."""
+    def _commit(self, txn: _WriteTxn) -> None:
+        raw = txn.raw
+        assert raw is not None, "a change cannot end its own transaction"
+        number = raw.id()
+        try:
+            raw.commit()
+        except lmdb.MapFullError:
+            txn.full = True
+        except lmdb.Error as error:
+            # When the last step fails LMDB cannot tell whether it was done, so the file is asked.
+            kept = folder.committed(self.path / folder.DATA)[0] >= number
+            why = self.failed(error)
+            end = "whether the change was kept is not certain" if kept else "the change was not kept"
+            raise Unavailable(f"{why}; {end}", **{**why.facts, "kept": None if kept else False}) from error
+
+    def mend(self, error: lmdb.Error) -> None:
+        """Do what helps against a transaction that could not begin, or raise what is wrong."""
+        if isinstance(error, lmdb.MapResizedError):
+            # Another process made the map larger.
+            with self.gate.alone("adopt the larger map", self._timeout):
+                self.current[0].set_mapsize(0)
+        elif isinstance(error, lmdb.PanicError):
+            self._watch.forget()
+            self.follow_file()
+        elif not (isinstance(error, lmdb.ReadersFullError) and self.current[0].reader_check()):
+            raise self.failed(error) from error
+
+    def failed(self, error: lmdb.Error) -> Error:
+        """Return castlog's word for `error`, and have the files opened anew if the system refused something."""
+        if isinstance(error, lmdb.PanicError) or _code(error) > 0:
+            self._watch.forget()
+        return _translated(error, self.path)
+
+    def _grow(self) -> None:
+        size = self._map_bytes * 2
+        with self.gate.alone("make the map larger", self._timeout):
+            try:
+                self.current[0].set_mapsize(size)
+            except lmdb.Error as error:
+                self._watch.forget()  # LMDB leaves an environment that could not be mapped unusable.
+                raise _no_space_to_map(self.path, size) from error
+        self._map_bytes = size
+
+    # -- following the file --
+
+    def follow_file(self) -> None:
+        """Open the data file that now lies at the path, if it is another one than ours."""
+        with self.gate.turn():
+            if self.in_place():
+                return
+            if not folder.holds_store(self.path):
+                raise Unavailable(f"the store {self.path} is gone", path=str(self.path))
+            self._reopen()
+
+    def _follow_under_lock(self, timeout: float) -> None:
         self.follow_file()
-        while self.lock.renew():
+        while not self.lock.held:
+            # The whole folder was replaced, and with it the file that is locked.
             self.lock.release()
             self.lock.acquire(timeout)
             self.follow_file()
 
-    def begin_again(self, txn: _View, error: lmdb.Error, *, write: bool = False) -> None:
-        """Mend what kept a transaction from beginning and begin it, or raise what is wrong."""
-        self.live.pop(id(txn), None)
-        if not self._mended(error):
-            raise self._failed(error) from error
-        self.live[id(txn)] = ref(txn)
-        try:
-            txn._raw = self.environment.begin(write=write)
-        except BaseException as again:
-            self.live.pop(id(txn), None)
-            if isinstance(again, lmdb.Error):
-                raise self._failed(again) from again
-            raise
-
-    def _mended(self, error: lmdb.Error) -> bool:
-        """Do what helps against `error`; return whether trying again makes sense."""
-        if isinstance(error, lmdb.MapResizedError):
-            # Another process made the map larger.
-            with self._quiet("adopt the larger map"):
-                self.environment.set_mapsize(0)
-            return True
-        if isinstance(error, lmdb.ReadersFullError):
-            return bool(self.environment.reader_check())
-        if isinstance(error, lmdb.PanicError):
-            self._lose_file()
-            self.follow_file()
-            return True
-        return False
-
-    def _failed(self, error: lmdb.Error) -> Error:
-        """Return castlog's word for `error`. After a failed write of a meta page the files are opened anew."""
-        if isinstance(error, lmdb.PanicError) or getattr(error, "code", 0) > 0:
-            self._lose_file()
-        return _translated(error, self.path)
-
-    def _grow(self) -> None:
-        """Make the map larger. LMDB wants no transaction open in this process."""
-        size = self._map_bytes * 2
-        with self._quiet("make the map larger"):
-            try:
-                self.environment.set_mapsize(size)
-            except lmdb.Error as error:
-                self._lose_file()  # LMDB leaves an environment that could not be mapped unusable.
-                raise Unavailable(
-                    f"the store {self.path} needs more address space than this process may have",
-                    path=str(self.path),
-                    size=size,
-                ) from error
-        self._map_bytes = size
-
-    # -- being alone --
-
-    def pass_gate(self, txn: _View) -> None:
-        """Wait while somebody wants to be alone, unless this thread is who they wait for."""
-        me = _get_ident()
-        while self.gate and self.gate != me:
-            if any(other is not txn and other._thread == me for other in self.living()):
-                return
-            self.live.pop(id(txn), None)
-            time.sleep(LOCK_POLL_SECONDS_MIN)
-            self.live[id(txn)] = ref(txn)
-
-    def living(self) -> list[_View]:
-        """Return the transactions under way in this process."""
-        return [txn for reference in list(self.live.values()) if (txn := reference()) is not None]
-
-    @contextlib.contextmanager
-    def _quiet(self, purpose: str) -> Iterator[None]:
-        with self._alone:
-            self.gate = me = _get_ident()
-            try:
-                if any(txn._thread == me for txn in self.living()):
-                    raise Unavailable(
-                        f"cannot {purpose} while this thread has a transaction of the store open",
-                        path=str(self.path),
-                    )
-                if not self.wait_for_others(time.monotonic() + self._timeout):
-                    raise Unavailable(
-                        f"cannot {purpose}: other threads keep transactions of the store open",
-                        path=str(self.path),
-                    )
-                yield
-            finally:
-                self.gate = 0
-
-    def wait_for_others(self, deadline: float) -> bool:
-        """Wait until only this thread has transactions; return whether that came true in time."""
-        me = _get_ident()
-        while any(txn._thread != me for txn in self.living()):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(LOCK_POLL_SECONDS_MIN)
-        return True
-
-    # -- following the file --
-
-    def in_place(self) -> bool:
-        """Tell whether the data file at the path is still the one that is open.
-
-        Asks the folder, not the file: its change time tells of every name put, moved or removed in it and cannot be
-        set back. (A look at the file's own times makes Linux, since 6.13, write a new one at the next commit, which
-        then costs a tenth more.) While the change time is young, another change might get the same, so then the
-        file is looked at too.
-        """
-        try:
-            status = _stat(self._folder)
-            if status.st_ctime_ns == self._settled and status.st_ino == self.key[1]:
-                return True
-            there = _stat(self.data)
-        except OSError:
-            return False
-        if (there.st_ino, there.st_dev) != self.file:
-            return False
-        self._settled = status.st_ctime_ns if _is_settled(status.st_ctime_ns) else -1
-        return True
-
-    def _lose_file(self) -> None:
-        """Have the next transaction open the file anew."""
-        self.file = _NO_FILE
-        self._settled = -1
-
-    def follow_file(self) -> None:
-        """Open the data file that now lies at the path, if it is another one than ours."""
-        with self._alone:
-            if self.in_place():
-                return
-            try:
-                _stat(self.data)
-            except FileNotFoundError as error:
-                raise Unavailable(f"the store {self.path} is gone", path=str(self.path)) from error
-            except OSError as error:
-                raise folder.unavailable(self.path, error.errno or 0) from error
-            self._reopen()
-
     def make_writable(self) -> None:
         """Open for writing what an earlier handle of this process opened for reading."""
-        with self._alone:
-            if self.read_only:
-                self.read_only = False
+        with self.gate.turn():
+            if self._read_only:
+                self._read_only = False
                 try:
                     self._reopen()
                 except BaseException:
-                    self.read_only = True
+                    self._read_only = True
                     raise
 
     def _reopen(self) -> None:
-        old = self.environment
-        seen = self.version_base + old.info()["last_txnid"]
-        if self._reader_table() != self.reader_table:
-            # A file that was replaced as it should has a reader table of its own, so both environments may be
-            # open for a while: transactions under way end on the old one, and the last of them closes it.
-            self.environment = self._open()
-        else:
-            with self._quiet("open the store anew"):
-                old.close()
-                self.environment = self._open()
-        self.version_base = max(self.version_base, seen + 1 - self.environment.info()["last_txnid"])
+        old, base = self.current
+        with contextlib.suppress(lmdb.Error):
+            base += old.info()["last_txnid"] + 1
+        self.lock.renew(write=not self._read_only)
+        with self.lock.opening(self._timeout):
+            if self._reader_table() != self._own_reader_table:
+                # An exchanged file has a reader table of its own, so both environments may be open for a while:
+                # transactions under way end on the old one, and the last of them closes it.
+                new = self._open()
+            else:
+                with self.gate.alone(f"open the store {self.path} anew", self._timeout):
+                    self._watch.forget()
+                    old.close()
+                    new = self._open()
+        self.current = (new, base)
 
     def _open(self) -> lmdb.Environment:
-        with self.lock.swap(self._timeout), folder.explained(self.path):
+        data = self.path / folder.DATA
+        with folder.explained(self.path):
             _require_whole(self.path)
-            status = _stat(self.data)
-            environment, self._map_bytes = _open_environment(self.path, self._map_bytes, read_only=self.read_only)
+            status = os.stat(data)
+            environment, self._map_bytes = _open_environment(self.path, self._map_bytes, read_only=self._read_only)
             try:
                 folder.keep_private(self.path / folder.READER_TABLE)
                 environment.reader_check()
                 _require_own_reader_table(environment, self.path)
+                self._own_reader_table = self._reader_table()
             except BaseException:
                 environment.close()
                 raise
-        self.file = (status.st_ino, status.st_dev)
-        self._settled = -1
-        self.reader_table = self._reader_table()
+        self._watch.remember(status)
         return environment
 
     def _reader_table(self) -> tuple[int, int] | None:
         try:
-            status = _stat(self.path / folder.READER_TABLE)
+            status = os.stat(self.path / folder.READER_TABLE)
         except OSError:
             return None
-        return status.st_ino, status.st_dev
+        return status.st_dev, status.st_ino
+
+    # -- rebuilding --
+
+    def rebuild(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]], timeout: float) -> None:
+        """Build a data file of `rows` and exchange it for the one in place."""
+        with self.lock.rebuilding():
+            if self._exchanged_for(rows, timeout, wait=False) or self._exchanged_for(rows, timeout, wait=True):
+                return
+        raise Unavailable(f"the store {self.path} was replaced while it was rebuilt", path=str(self.path))
+
+    def _exchanged_for(
+        self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]], timeout: float, *, wait: bool
+    ) -> bool:
+        """Build and exchange unless a commit came in between; with `wait` nobody can commit."""
+        aside = folder.make_rebuild(self.path)
+        try:
+            if wait:
+                self.lock.acquire(timeout)
+            with _ReadTxn(self) as txn:
+                number = txn.version()
+                _fill(aside, rows(txn), max(self._map_bytes, MAP_BYTES_MIN), ordered=True)
+            if not wait:
+                self.lock.acquire(timeout)
+            with _ReadTxn(self) as txn:
+                if txn.version() != number or not self.lock.held:
+                    return False
+            found = _walk(aside)
+            if found:
+                raise Corrupt(f"the rebuilt file {aside / folder.DATA} is damaged: {found[0]}", path=str(self.path))
+            with self.lock.exchanging(timeout):
+                folder.exchange(aside, self.path)
+            self.follow_file()
+            return True
+        finally:
+            folder.discard(aside)
+            self.lock.release()
+
+    # -- the end --
 
     def close(self) -> None:
         """Close the files."""
-        self.environment.close()
+        self.current[0].close()
         self.lock.close()
 
-    def forget(self) -> None:
+    def forget(self, *, quiet: bool) -> None:
         """Let go of the parent's files in a forked child, changing nothing the parent can see.
 
         Ending an inherited transaction would free the parent's slot in the shared reader table, and closing the
-        environment ends them; so with one under way everything is left to the end of the process.
+        environment ends them all; closing it in the middle of somebody's call would wait for ever. So unless the
+        fork found it quiet, everything is left to the end of the process.
         """
-        inherited = self.living()
-        for txn in inherited:
-            if txn._raw is not None:
-                _leak(txn._raw)
-            txn._raw = None
-            txn._thread = 0
-        if inherited:
-            _leak(self.environment)
+        inherited = self.gate.guests()
+        for guest in inherited:
+            if isinstance(guest, _View):
+                _leak(guest.raw)
+                guest.raw = None
+        if inherited or not quiet:
+            _leak(self.current[0])
             _stranded.add(self.key)
         else:
-            self.environment.close()
+            self.current[0].close()
         self.lock.close()
-
-
-def _is_settled(change_time: int) -> bool:
-    """Tell whether a change made from now on gets another change time.
-
-    Kernels stamp with a clock that ticks every 1 to 10 ms; file systems that keep whole seconds keep two at worst.
-    """
-    age = time.time_ns() - change_time
-    return age > (100_000_000 if change_time % 1_000_000_000 else 2_500_000_000)
-
-
-def _present(path: Path) -> bool:
-    return (path / folder.WRITE_LOCK).exists()
 
 
 def _open_environment(
     path: Path, map_bytes: int, *, read_only: bool, lock: bool = True
 ) -> tuple[lmdb.Environment, int]:
     """Open with as much address space as is to be had; return the environment and that size."""
-    needed = max(_stat(path / folder.DATA).st_size, MAP_BYTES_MIN)
+    needed = max(os.stat(path / folder.DATA).st_size, MAP_BYTES_MIN)
     while True:
         try:
             environment = lmdb.open(
@@ -706,7 +669,7 @@ def _open_environment(
                 mode=folder.FILE_MODE,
                 max_readers=READERS_MAX,
                 max_dbs=0,
-                max_spare_txns=0,  # A spare transaction keeps a reader slot that a forked child would free.
+                max_spare_txns=0,  # A spare transaction keeps a reader slot, which a forked child would free.
                 lock=lock,
                 lib_version=0,
             )
@@ -714,11 +677,7 @@ def _open_environment(
             map_bytes *= 2
         except lmdb.MemoryError as error:
             if map_bytes <= needed:
-                raise Unavailable(
-                    f"the store {path} needs more address space than this process may have",
-                    path=str(path),
-                    size=map_bytes,
-                ) from error
+                raise _no_space_to_map(path, map_bytes) from error
             map_bytes = max(map_bytes // 4, needed)
         except lmdb.Error as error:
             raise _translated(error, path) from error
@@ -726,19 +685,31 @@ def _open_environment(
             return environment, map_bytes
 
 
-def _fill(aside: Path, rows: Iterable[tuple[bytes, bytes]], map_bytes: int) -> None:
+def _fill(aside: Path, rows: Iterable[tuple[bytes, bytes]], map_bytes: int, *, ordered: bool = False) -> None:
+    """Write rows into the empty data file of a folder nobody else knows of. Rows in key order may be many."""
     environment, _ = _open_environment(aside, map_bytes, read_only=False, lock=False)
-    txn = None
+    raw = None
     try:
-        txn = _WriteTxn(aside, environment.begin(write=True))
+        raw = environment.begin(write=True)
+        room = REBUILD_BATCH_BYTES
         for key, value in rows:
-            txn.put(key, value)
-        txn.commit()
+            if len(value) > VALUE_BYTES_MAX or not 0 < len(key) <= KEY_BYTES_MAX:
+                raise _unfit(key, value)
+            if not raw.put(key, value, append=ordered):
+                raise Invalid("the rows of a rebuilt store must come in key order", key=key)
+            room -= len(key) + len(value)
+            if room < 0:
+                raw.commit()
+                raw = environment.begin(write=True)
+                room = REBUILD_BATCH_BYTES
+        raw.commit()
+        raw = None
     except lmdb.Error as error:
         raise _translated(error, aside) from error
     finally:
-        if txn is not None:
-            txn.end()
+        if raw is not None:
+            with contextlib.suppress(lmdb.Error):
+                raw.abort()
         environment.close()
 
 
@@ -753,10 +724,9 @@ def _look(path: Path, check: Callable[[ReadTxn], object] | None) -> None:
     for left in reversed(range(LOOKS_MAX)):
         before, _ = folder.committed(path / folder.DATA)
         environment, _ = _open_environment(path, MAP_BYTES, read_only=True, lock=False)
-        view = None
         try:
-            view = _View(path, environment.begin())
-            check(view)
+            with environment.begin() as raw:
+                check(_View(path, raw))
             return
         except (Error, lmdb.Error) as error:
             now, _ = folder.committed(path / folder.DATA)
@@ -765,22 +735,20 @@ def _look(path: Path, check: Callable[[ReadTxn], object] | None) -> None:
                     raise
                 raise _translated(error, path) from error
         finally:
-            if view is not None:
-                view._raw = None
             environment.close()
 
 
 def _require_whole(path: Path) -> None:
     """Raise Corrupt unless the data file holds all pages its newest commit uses: LMDB would die of a missing one.
 
-    A healthy file may be shorter than its meta page says, when the last pages were freed by the commit that
+    A healthy file may be shorter than its meta page says, when its last pages were freed by the very commit that
     would have written them. So a short file is walked before it is condemned.
     """
     data = path / folder.DATA
     for _ in range(LOOKS_MAX):
         number, needed = folder.committed(data)
         with folder.explained(data):
-            size = _stat(data).st_size
+            size = os.stat(data).st_size
         if size >= needed:
             return
         found = _walk(path)
@@ -815,8 +783,8 @@ def _require_own_reader_table(environment: lmdb.Environment, path: Path) -> None
     lag one behind the meta page while a commit is under way.
     """
     earliest = environment.info()["last_txnid"] - 1
-    with environment.begin() as txn:
-        number = txn.id()
+    with environment.begin() as raw:
+        number = raw.id()
     latest = environment.info()["last_txnid"]
     if not earliest <= number <= latest:
         raise Unavailable(
@@ -831,31 +799,34 @@ _registry: dict[tuple[int, int], _Shared] = {}
 _registry_lock = threading.RLock()
 # Stores that this process inherited in the middle of a transaction, by folder.
 _stranded: set[tuple[int, int]] = set()
-_fork_has_registry = False
+# What the last fork found: whether it had the registry to itself, and which environments were quiet.
+_fork_had_registry = False
+_fork_quiet: set[tuple[int, int]] = set()
 
 
 def _before_fork() -> None:
-    """Wait, for a while, until only the forking thread has transactions, so that the child can let go of the rest."""
-    global _fork_has_registry
+    """Wait, for a while, until only the forking thread has transactions, so that the child can let go of the files."""
+    global _fork_had_registry
     deadline = time.monotonic() + QUIET_SECONDS
-    _fork_has_registry = _registry_lock.acquire(timeout=QUIET_SECONDS)
-    for shared in list(_registry.values()):
-        shared.gate = _get_ident()
-        shared.wait_for_others(deadline)
+    _fork_had_registry = _registry_lock.acquire(timeout=QUIET_SECONDS)
+    _fork_quiet.clear()
+    for key, shared in list(_registry.items()):
+        if shared.gate.close_for_fork(max(0.0, deadline - time.monotonic())):
+            _fork_quiet.add(key)
 
 
 def _after_fork_in_parent() -> None:
     for shared in list(_registry.values()):
-        shared.gate = 0
-    if _fork_has_registry:
+        shared.gate.open_after_fork()
+    if _fork_had_registry:
         _registry_lock.release()
 
 
 def _after_fork_in_child() -> None:
     global _registry_lock
     _registry_lock = threading.RLock()
-    for shared in _registry.values():
-        shared.forget()
+    for key, shared in _registry.items():
+        shared.forget(quiet=_fork_had_registry and key in _fork_quiet)
     _registry.clear()
 
 
@@ -881,10 +852,22 @@ def _translated(error: lmdb.Error, path: Path) -> Error:
         return Unavailable(f"the map of {path} is full", path=str(path))
     if isinstance(error, lmdb.ReadersFullError):
         return Unavailable(f"{path} has {READERS_MAX} readers at once already", path=str(path))
-    code = getattr(error, "code", 0)
-    if code > 0:
-        return folder.unavailable(path, code)
+    if _code(error) > 0:
+        return folder.unavailable(path, _code(error))
     return Unavailable(f"{path} cannot be used: {error}", path=str(path))
+
+
+def _code(error: lmdb.Error) -> int:
+    """Return the system's error number, or a number below 1 when LMDB itself refused."""
+    return getattr(error, "code", None) or 0
+
+
+def _no_space_to_map(path: Path, size: int) -> Unavailable:
+    return Unavailable(
+        f"the store {path} needs {size} bytes of address space, more than this process may have",
+        path=str(path),
+        size=size,
+    )
 
 
 def _require_patched() -> None:

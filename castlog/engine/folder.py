@@ -10,7 +10,6 @@ import errno
 import os
 import shutil
 import struct
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from castlog.errors import Corrupt, Error, Invalid, NotFound, Unavailable
 DATA = "data.mdb"
 READER_TABLE = "lock.mdb"
 WRITE_LOCK = "write.lock"
+_REBUILD = "rebuild.new"
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -84,6 +84,32 @@ def make_aside(target: Path) -> Path:
         for name, content in ((DATA, b""), (WRITE_LOCK, b""), (".gitignore", b"*\n")):
             _write_file(aside / name, content)
         return aside
+
+
+def make_rebuild(target: Path) -> Path:
+    """Create the folder inside a store in which a new data file is built; what a killed builder left goes."""
+    with explained(target):
+        aside = target / _REBUILD
+        discard(aside)
+        os.mkdir(aside, FOLDER_MODE)
+        os.chmod(aside, FOLDER_MODE)
+        _write_file(aside / DATA, b"")
+        return aside
+
+
+def exchange(aside: Path, target: Path) -> None:
+    """Put the data file built in `aside` in the place of the store's own, durably.
+
+    The reader table belongs to the old file and goes with it: LMDB takes the number of the newest commit from there.
+    It goes second, so that a crash in between leaves a new file with an old table, which is refused on opening
+    while anybody uses the table and set right when nobody does. An old file with a new table would be used.
+    """
+    with explained(target):
+        sync(aside / DATA)
+        os.replace(aside / DATA, target / DATA)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(target / READER_TABLE)
+        sync(target)
 
 
 def put_in_place(aside: Path, target: Path) -> bool:
@@ -181,15 +207,12 @@ def _page_size(path: Path, meta: bytes) -> int:
 # --- where it lies ------------------------------------------------------------------------------
 
 
-def placement_notes(target: Path) -> tuple[str, ...]:
-    """Return warnings about the file system `target` lies on; raise Unavailable where locks do not hold."""
-    if not sys.platform.startswith("linux"):
-        return ()
-    try:
-        table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ()
-    kind = mount_kind(target, table)
+def placement_notes(target: Path, table: str | None = None) -> tuple[str, ...]:
+    """Return warnings about the file system `target` lies on; raise Unavailable where locks do not hold.
+
+    `table` is the text of a mountinfo table, this process's own by default. Systems without one are trusted.
+    """
+    kind = mount_kind(target, _mount_table() if table is None else table)
     if kind in _REFUSED_MOUNTS:
         raise Unavailable(
             f"{target} lies on {kind}, where file locks do not hold between machines",
@@ -197,6 +220,13 @@ def placement_notes(target: Path) -> tuple[str, ...]:
             file_system=kind,
         )
     return (_NOTED_MOUNTS[kind],) if kind in _NOTED_MOUNTS else ()
+
+
+def _mount_table() -> str:
+    try:
+        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
 
 
 def mount_kind(target: Path, table: str) -> str:

@@ -6,6 +6,7 @@ place when nobody reads the state, else into a copy, so that a reader goes on se
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from bisect import bisect_left, insort
@@ -14,7 +15,7 @@ from heapq import merge
 from types import TracebackType
 from typing import TypeVar
 
-from castlog.engine.base import WriteTxn
+from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid, Unavailable
 from castlog.limits import KEY_BYTES_MAX, LOCK_TIMEOUT_SECONDS, VALUE_BYTES_MAX
 
@@ -47,18 +48,7 @@ class MemoryEngine:
 
     def update(self, change: Callable[[WriteTxn], T]) -> T:
         """Run `change` in the single write transaction and commit."""
-        self._usable()
-        me = threading.get_ident()
-        if self._writer == me:
-            raise Invalid("this thread is inside an update of the store already")
-        if not self._write.acquire(timeout=self._lock_timeout):
-            raise Conflict(
-                f"the store is locked by another thread of this process ({os.getpid()}), and stayed so for"
-                f" {self._lock_timeout:g} seconds",
-                pid=os.getpid(),
-            )
-        try:
-            self._writer = me
+        with self._writing():
             txn = _WriteTxn(self._usable())
             try:
                 result = change(txn)
@@ -67,6 +57,39 @@ class MemoryEngine:
             with self._swap:
                 self._state = _folded(self._usable(), txn.changes)
             return result
+
+    def replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:
+        """Put what `rows` yields, in key order, in the place of all there is."""
+        with self._writing():
+            with self.read() as txn:
+                new = _WriteTxn(_State([], {}, self.version()))
+                last = b""
+                for key, value in rows(txn):
+                    new.put(key, value)
+                    if key <= last:
+                        raise Invalid("the rows of a rebuilt store must come in key order", key=key)
+                    last = key
+            with self._swap:
+                before = self._usable()
+                self._state = _State(list(new.changes), {}, before.version + 1)
+                self._state.values.update((key, value) for key, value in new.changes.items() if value is not None)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._usable()
+        me = threading.get_ident()
+        if self._writer == me:
+            raise Invalid("this thread is inside an update of the store already")
+        if not self._write.acquire(timeout=self._lock_timeout):
+            pid = os.getpid()
+            raise Conflict(
+                f"the store in memory is locked by another thread of this process ({pid})"
+                f" and was not free within {self._lock_timeout:g} seconds",
+                pid=pid,
+            )
+        try:
+            self._writer = me
+            yield
         finally:
             self._writer = 0
             self._write.release()

@@ -345,6 +345,66 @@ def test_a_lock_not_had_in_time_is_a_conflict(open_engine: Opener) -> None:
     assert set(rows(engine)) == {b"a", b"c"}
 
 
+# --- replacing all there is ---------------------------------------------------------------------
+
+
+def test_replace_puts_rows_in_the_place_of_all(engine: Engine) -> None:
+    """The new rows are all there is afterwards; readers under way keep what they see; the version grows."""
+    put(engine, (b"a", b"1"), (b"b", b"1"))
+    version = engine.version()
+    with engine.read() as old:
+        engine.replace(lambda txn: [(key, value * 2) for key, value in txn.scan(b"b")] + [(b"c", b"")])
+        assert dict(old.scan(b"")) == {b"a": b"1", b"b": b"1"}
+        assert rows(engine) == {b"b": b"11", b"c": b""}
+    assert engine.version() > version
+    put(engine, (b"d", b""))
+    assert list(rows(engine)) == [b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize(
+    "new", [[(b"b", b""), (b"a", b"")], [(b"a", b""), (b"a", b"")], [(b"", b"")], [(b"a", b"v" * 70_000)]]
+)
+def test_replace_by_unfit_rows_changes_nothing(engine: Engine, new: list[tuple[bytes, bytes]]) -> None:
+    """Rows out of order, or of sizes that are not allowed, are Invalid and leave the map as it was."""
+    put(engine, (b"k", b"1"))
+    version = engine.version()
+    with pytest.raises(Invalid):
+        engine.replace(lambda txn: new)
+    assert rows(engine) == {b"k": b"1"}
+    assert engine.version() == version
+    put(engine, (b"k", b"2"))
+
+
+def test_replace_loses_no_commit_that_came_in_between(engine: Engine) -> None:
+    """When somebody commits while the rows are collected, they are collected again."""
+    runs: list[int] = []
+
+    def collect(txn: ReadTxn) -> list[tuple[bytes, bytes]]:
+        runs.append(1)
+        if len(runs) == 1:
+            thread = threading.Thread(target=put, args=(engine, (b"late", b"1")))
+            thread.start()
+            thread.join(0.2)
+        return list(txn.scan(b""))
+
+    put(engine, (b"a", b"1"))
+    engine.replace(collect)
+    deadline = threading.Event()
+    while b"late" not in rows(engine) and not deadline.wait(0.01):
+        pass
+    assert rows(engine) == {b"a": b"1", b"late": b"1"}
+
+
+def test_replace_inside_an_update_is_refused(engine: Engine) -> None:
+    """The write transaction must be over first."""
+
+    def change(txn: WriteTxn) -> None:
+        with pytest.raises(Invalid):
+            engine.replace(lambda txn: [])
+
+    engine.update(change)
+
+
 # --- the engine itself --------------------------------------------------------------------------
 
 
