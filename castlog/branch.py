@@ -76,7 +76,7 @@ class Branch(View):
         self, drafts: Iterable[Draft | tuple[str, Any] | Event], *, expect: int | str | None = None
     ) -> list[Event]:
         """Append several events in one atomic commit and return them; durable on return. Raises as `append` does."""
-        wanted = _expected(expect)
+        wanted = expected_head(expect)
         ready = [self._core.prepare(self._row, draft) for draft in drafts]
         return self._core.append(self._number, self._row, ready, wanted)
 
@@ -187,7 +187,8 @@ class Branch(View):
             pause = min(pause * 2, limits.FOLLOW_SECONDS_MAX)
 
 
-def _expected(expect: int | str | None) -> int | bytes | None:
+def expected_head(expect: int | str | None) -> int | bytes | None:
+    """Return what a caller expects a head to be, a seq or an id's bytes; raises Invalid for anything else."""
     if expect is None or (type(expect) is int and expect >= 0):
         return expect
     if isinstance(expect, str):

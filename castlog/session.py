@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
-from castlog.branch import Branch
+from castlog.branch import Branch, expected_head
 from castlog.core import Core
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid, NotFound
@@ -197,12 +197,13 @@ class Session:
         title = names.check_title(title)
         self._core.update(lambda txn: sessions.change(txn, self._session, title=title))
 
-    def promote(self, name: str, onto: str, expect: int | None = None) -> Branch:
+    def promote(self, name: str, onto: str, expect: int | str | None = None) -> Branch:
         """Point branch `onto` where `name` points and return it; the old head stays in the reflog.
 
-        Raises Conflict when `expect` is given and is not the seq of `onto`.
+        Raises Conflict when `expect`, a seq or an event id, is given and is not the head of `onto`.
         """
         now = self._core.clock()
+        wanted = expected_head(expect)
 
         def change(txn: WriteTxn) -> int:
             sessions.read(txn, self._session)
@@ -211,12 +212,15 @@ class Session:
             if target is None or not target.branch:
                 raise NotFound(f"{self.id} has no branch {onto!r}", name=onto)
             ref = refs.branch(txn, target.branch)
-            if expect is not None and expect != ref.seq:
-                raise Conflict(
-                    f"{onto} is at seq {ref.seq} and not at {expect}; look again and retry",
-                    expected=expect,
-                    seq=ref.seq,
-                )
+            if wanted is not None and wanted != ref.seq:
+                head = ref.id or reader.id_at(txn, self._core.objects, self._made_from, ref.timeline, ref.seq)
+                if wanted != head:
+                    raise Conflict(
+                        f"{onto} is at seq {ref.seq} and not at {expect}; look again and retry",
+                        expected=expect,
+                        seq=ref.seq,
+                        id=ids.show_digest(head),
+                    )
             place = Place(source.timeline, source.seq, source.id)
             refs.move(txn, target.branch, place, now=now, operation="promote", note=f"from {name}")
             return target.branch
