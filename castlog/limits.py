@@ -46,3 +46,8 @@ LOCK_NOTE_SECONDS = 1.0  # how old the note of who holds the lock may be; a fres
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
 REBUILD_BATCH_BYTES = 32 << 20  # LMDB keeps what a transaction changed in memory; a rebuilt file may be larger
 LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between
+
+# Verify.
+FINDINGS_PER_NAME_MAX = 1000  # a broken disk gives millions; the first of each kind say where to look
+VERIFY_BATCH_ROWS = 500  # rows checked in one transaction: a few milliseconds
+VERIFY_KEPT_MAX = 10_000  # answers kept in case the question comes again; more would cost memory and gain nothing
