@@ -36,13 +36,15 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return labels as a dict sorted by key; raises Invalid for a key or value that cannot be kept."""
     if len(labels) > limits.LABELS_MAX:
         raise Invalid(f"{len(labels)} labels; a session has at most {limits.LABELS_MAX}")
-    checked = {}
-    for key, value in sorted(labels.items()):
+    checked: dict[str, str] = {}
+    for key, value in labels.items():
         key = _text(key, "label", limits.NAME_BYTES_MAX)
         if "=" in key:
             raise Invalid(f"the label {key!r} holds '='; write label and value apart", value=key)
+        if key in checked:
+            raise Invalid(f"the label {key!r} is given twice, in two Unicode forms; give it once", value=key)
         checked[key] = _text(value, f"value of label {key!r}", limits.LABEL_BYTES_MAX, empty=True)
-    return checked
+    return dict(sorted(checked.items()))
 
 
 def check_type(kind: str) -> str:
