@@ -189,13 +189,16 @@ class DiskEngine:
 
     def _writable(self) -> _Shared:
         shared = self._shared
-        if shared is None or shared.pid != _getpid():
-            raise self._unusable()
-        if self.read_only:
-            raise Unavailable(f"the store {self.path} was opened for reading only", path=str(self.path))
-        if shared.lock.owner == _get_ident():
-            raise Invalid("this thread is inside an update of the store already", path=str(self.path))
+        if shared is None or self.read_only or shared.pid != _getpid() or shared.lock.owner == _get_ident():
+            raise self._not_writable()
         return shared
+
+    def _not_writable(self) -> Error:
+        if self._shared is None or self._shared.pid != _getpid():
+            return self._unusable()
+        if self.read_only:
+            return Unavailable(f"the store {self.path} was opened for reading only", path=str(self.path))
+        return Invalid("this thread is inside an update of the store already", path=str(self.path))
 
     def _unusable(self) -> Unavailable:
         if self._shared is None:
@@ -376,8 +379,8 @@ class _WriteTxn(_View):
         except lmdb.Error as error:
             raise self._failed(error) from error
 
-    def end(self) -> None:
-        """Make the transaction unusable; what was not committed is undone."""
+    def abort(self) -> None:
+        """Undo the changes and make the transaction unusable."""
         raw, self.raw = self.raw, None
         if raw is not None:
             with contextlib.suppress(lmdb.Error):
@@ -447,16 +450,25 @@ class _Shared:
             txn = _WriteTxn(self.path)
             try:
                 gate.enter(txn)
-                txn.raw = self._begin(txn)
+                try:
+                    raw = txn.raw = self.current[0].begin(write=True)
+                except lmdb.Error as error:
+                    raw = txn.raw = self._begin_again(txn, error)
                 result = change(txn)
                 if not txn.full:
-                    self._commit(txn)
+                    number = raw.id()
+                    try:
+                        raw.commit()
+                        txn.raw = None
+                    except lmdb.Error as error:
+                        self._not_committed(txn, number, error)
             except Exception:
                 # A change that hides the full map behind an exception of its own runs again all the same.
                 if not txn.full:
                     raise
             finally:
-                txn.end()
+                if txn.raw is not None:
+                    txn.abort()
                 gate.leave(txn)
             if not txn.full:
                 break
@@ -468,29 +480,25 @@ class _Shared:
             )
         return result
 
-    def _begin(self, txn: _WriteTxn) -> lmdb.Transaction[bytes]:
+    def _begin_again(self, txn: _WriteTxn, error: lmdb.Error) -> lmdb.Transaction[bytes]:
         while True:
+            self.gate.leave(txn)
+            self.mend(error)
+            self.gate.enter(txn)
             try:
                 return self.current[0].begin(write=True)
-            except lmdb.Error as error:
-                self.gate.leave(txn)
-                self.mend(error)
-                self.gate.enter(txn)
+            except lmdb.Error as again:
+                error = again
 
-    def _commit(self, txn: _WriteTxn) -> None:
-        raw = txn.raw
-        assert raw is not None, "a change cannot end its own transaction"
-        number = raw.id()
-        try:
-            raw.commit()
-        except lmdb.MapFullError:
+    def _not_committed(self, txn: _WriteTxn, number: int, error: lmdb.Error) -> None:
+        if isinstance(error, lmdb.MapFullError):
             txn.full = True
-        except lmdb.Error as error:
-            # When the last step fails LMDB cannot tell whether it was done, so the file is asked.
-            kept = folder.committed(self.path / folder.DATA)[0] >= number
-            why = self.failed(error)
-            end = "whether the change was kept is not certain" if kept else "the change was not kept"
-            raise Unavailable(f"{why}; {end}", **{**why.facts, "kept": None if kept else False}) from error
+            return
+        # When its last step fails LMDB cannot tell whether that was done, so the file is asked.
+        kept = folder.committed(self.path / folder.DATA)[0] >= number
+        why = self.failed(error)
+        end = "whether the change was kept is not certain" if kept else "the change was not kept"
+        raise Unavailable(f"{why}; {end}", **{**why.facts, "kept": None if kept else False}) from error
 
     def mend(self, error: lmdb.Error) -> None:
         """Do what helps against a transaction that could not begin, or raise what is wrong."""
