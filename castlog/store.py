@@ -117,6 +117,7 @@ class Store:
 
     def find_origin(self, origin: str) -> Session | None:
         """Return the session that came from this foreign id, living or in the trash, or None."""
+        origin = names.check_origin(origin)
         with self._core.read() as txn:
             session = sessions.by_origin(txn, origin)
             return None if session is None else Session(self._core, session, sessions.read(txn, session, deleted=True))

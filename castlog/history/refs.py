@@ -6,8 +6,11 @@ reference is (timeline, seq, id), with the timeline owning the seq.
 
 from __future__ import annotations
 
+import unicodedata
+
 import msgspec
 
+from castlog import limits
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid, NotFound
 from castlog.format import ids, rows
@@ -24,10 +27,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def look_up(txn: ReadTxn, session: bytes, name: str) -> rows.Name | None:
-    """Return what a name means in a session, or None."""
-    key = rows.NAMES.of(session, name)
-    value = txn.get(key)
-    return None if value is None else rows.NAMES.decode(key, value)
+    """Return what a name means in a session, in whatever Unicode form it is given, or None."""
+    key = _name_key(session, name)
+    value = None if key is None else txn.get(key)
+    return None if key is None or value is None else rows.NAMES.decode(key, value)
 
 
 def names(txn: ReadTxn, session: bytes) -> list[tuple[str, rows.Name]]:
@@ -84,7 +87,9 @@ def delete_tag(txn: WriteTxn, session: bytes, name: str) -> None:
     row = look_up(txn, session, name)
     if row is None or row.branch:
         raise NotFound(f"there is no tag {name!r}", name=name)
-    txn.delete(rows.NAMES.of(session, name))
+    key = _name_key(session, name)
+    assert key is not None
+    txn.delete(key)
 
 
 def move(
@@ -182,6 +187,15 @@ def read_head(txn: ReadTxn) -> rows.Head | None:
 def set_head(txn: WriteTxn, number: int) -> None:
     """Make a living branch current."""
     tables.put(txn, rows.HEAD, rows.Head(branch(txn, number).session, number))
+
+
+def _name_key(session: bytes, name: str) -> bytes | None:
+    """Return the key of a name as somebody typed it; None for what cannot be a name."""
+    try:
+        key = rows.NAMES.of(session, unicodedata.normalize("NFC", name))
+    except UnicodeEncodeError:
+        return None
+    return key if len(key) <= limits.KEY_BYTES_MAX else None
 
 
 def _check_free(txn: ReadTxn, session: bytes, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Callable
 
 import msgspec
@@ -128,7 +129,8 @@ def by_hex(txn: ReadTxn, text: str) -> list[bytes]:
 
 
 def by_title(txn: ReadTxn, title: str) -> list[bytes]:
-    """Return the living sessions with exactly this title."""
+    """Return the living sessions with exactly this title, in whatever Unicode form it is given."""
+    title = unicodedata.normalize("NFC", title)
     return [key[1:] for key, row in tables.scan(txn, rows.SESSIONS) if row.title == title and row.deleted is None]
 
 

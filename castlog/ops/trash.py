@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import msgspec
 
 from castlog.engine.base import ReadTxn
@@ -38,7 +40,7 @@ def find(txn: ReadTxn, rev: str) -> rows.Trash:
 
     A session is called by its id, 4 or more digits from either end of it, or its title; a branch SESSION/BRANCH.
     """
-    session, slash, branch = rev.partition("/")
+    session, slash, branch = unicodedata.normalize("NFC", rev).partition("/")
     digits = session.lower().removeprefix("sess_")
     for row, item in items(txn):
         whole = item.session_id.removeprefix("sess_")
