@@ -318,7 +318,6 @@ def test_the_reflog_lists_all_that_moved_a_branch_but_appends(session, main, six
     session.promote("main", onto="fork")
     fork.rename("other")
     fork.delete()
-    session._core and fork  # the handle outlives the name
     moves = fork.reflog()
     assert [m.op for m in moves] == ["fork", "reset", "promote", "rename", "delete"]
     assert [m.n for m in moves] == list(range(5))
