@@ -183,11 +183,12 @@ class Session:
     def relabel(self, labels: Mapping[str, str | None] | None = None, **more: str | None) -> None:
         """Set labels, and remove those whose value is None; durable on return."""
         changes = {**(labels or {}), **more}
+        gone = names.check_labels({key: "" for key, value in changes.items() if value is None})
         kept = names.check_labels({key: value for key, value in changes.items() if value is not None})
 
         def change(txn: WriteTxn) -> None:
             old = sessions.read(txn, self._session).labels
-            merged = {key: value for key, value in old.items() if key not in changes} | kept
+            merged = {key: value for key, value in old.items() if key not in gone} | kept
             sessions.change(txn, self._session, labels=names.check_labels(merged))
 
         self._core.update(change)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
@@ -141,8 +142,13 @@ class Store:
         """
         if sort not in ("activity", "created", "size"):
             raise Invalid(f"{sort!r} is no order; use activity, created or size", value=sort)
-        wanted = dict(label or {})
-        part = None if title is None else title.casefold()
+        for word, number in (("limit", limit), ("offset", offset)):
+            if number is not None and (type(number) is not int or number < 0):
+                raise Invalid(f"the {word} is {number!r}; give a whole number from 0 on", value=number)
+        if since is not None and type(since) is not int:
+            raise Invalid(f"since is {since!r}; give nanoseconds UTC as a whole number", value=since)
+        wanted = names.check_labels(label or {})
+        part = None if title is None else unicodedata.normalize("NFC", title).casefold()
         with self._core.read() as txn:
 
             def keep(session: bytes, row: rows.Session) -> bool:
