@@ -120,12 +120,8 @@ def test_two_unicode_forms_of_one_tag(store, session, main) -> None:
 
 def test_compatibility_forms_stay_apart(main) -> None:
     """Only canonical equivalence joins names: a ligature or a full-width letter is a letter of its own."""
-    assert [b.name for b in (main.fork("ﬁ"), main.fork("fi"), main.fork("Ａ"), main.fork("A"))] == [
-        "ﬁ",
-        "fi",
-        "Ａ",
-        "A",
-    ]
+    apart = ["\ufb01", "fi", "\uff21", "A"]
+    assert [main.fork(name).name for name in apart] == apart
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x" * 600, "\udcff", "a/b", "../x"])
