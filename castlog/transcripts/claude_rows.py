@@ -16,7 +16,6 @@ NAME = "claude_code"
 #: Text rows that the client wrote on its own or that only carry a local command.
 _NOT_TYPED = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "[Request interrupted", "Caveat: ")
 _COMMAND = re.compile(r"<command-name>\s*(/[^<]{1,60}?)\s*</command-name>(?:.*?<command-args>([^<]*)<)?", re.DOTALL)
-_AGENT_TOOLS = frozenset({"Task", "Agent"})
 _EMPTY = msgspec.Raw(b"null")
 
 
@@ -176,7 +175,7 @@ def agent_prompts(blocks: list[Block]) -> list[tuple[str, str]]:
     found = []
     for block in blocks:
         call_id = words.call_id(block.id)
-        if block.type == "tool_use" and block.name in _AGENT_TOOLS and call_id:
+        if block.type == "tool_use" and block.name in ("Task", "Agent") and call_id:
             try:
                 prompt = _input(block.input).prompt
             except (msgspec.MsgspecError, ValueError):

@@ -58,11 +58,9 @@ class _Payload(msgspec.Struct):
     role: Any = None
     call_id: Any = None
     id: Any = None
-    name: Any = None
     cli_version: Any = None
     content: msgspec.Raw = _EMPTY
     new_thread_id: Any = None
-    receiver_thread_ids: Any = None
 
 
 class _Part(msgspec.Struct):
@@ -84,11 +82,11 @@ def sniff(head: Head) -> float:
 
 
 def _is_line(value: dict[str, Any]) -> bool:
-    return value.get("type") in _LINE_TYPES and "payload" in value and "timestamp" in value
+    return _text(value.get("type")) in _LINE_TYPES and "payload" in value and "timestamp" in value
 
 
 def _is_item(value: dict[str, Any]) -> bool:
-    return value.get("type") in _ITEMS or "record_type" in value or _is_old_meta(value)
+    return _text(value.get("type")) in _ITEMS or "record_type" in value or _is_old_meta(value)
 
 
 def _is_old_meta(value: dict[str, Any]) -> bool:
@@ -131,11 +129,10 @@ class Reader(formats.Reader):
 
     def read(self, raw: bytes) -> Facts:
         """Return what a line means."""
-        try:
-            line = _line(raw)
-            payload = _payload(line.payload if _is_set(line.payload) else raw)
-        except (msgspec.MsgspecError, ValueError):
+        decoded = _decode(raw)
+        if decoded is None:
             return Facts(f"{NAME}.record", (), None, self._version)
+        line, payload = decoded
         kind, call_ids = self._kind(line, payload)
         if line.type == "session_meta" and payload.id == self._meta.get("id"):
             self._version = _version(payload.cli_version) or self._version
@@ -166,7 +163,7 @@ class Reader(formats.Reader):
             if b"agent_id" in event.raw or b"thread_id" in event.raw:
                 yield from ((f"thread:{thread}", event.call_ids[0]) for thread in _threads(event.raw))
         elif event.type.startswith(f"{NAME}.event_msg.collab_agent_spawn"):
-            payload = _payload(_line(event.raw).payload)
+            payload = (_decode(event.raw) or (_Line(), _Payload()))[1]
             call_id, thread = words.call_id(payload.call_id), words.identity(payload.new_thread_id)
             if call_id and thread:
                 yield f"thread:{thread}", call_id
@@ -183,10 +180,11 @@ class Reader(formats.Reader):
         call_id = words.call_id(payload.call_id)
         if call_id is None and payload.type == "local_shell_call":
             call_id = words.call_id(payload.id)
-        if payload.type in _CALLS and call_id and call_id not in self._called:
+        kind = _text(payload.type)
+        if kind in _CALLS and call_id and call_id not in self._called:
             self._called.add(call_id)
             return "tool_call", (call_id,)
-        if payload.type in _RESULTS and call_id and call_id not in self._answered:
+        if kind in _RESULTS and call_id and call_id not in self._answered:
             self._answered.add(call_id)
             return "tool_result", (call_id,)
         if payload.type == "message" and payload.role == "assistant":
@@ -201,6 +199,19 @@ class Reader(formats.Reader):
         if isinstance(item, dict) and item.get("type") == "message" and item.get("role") == "user":
             return _typed_title(_payload(msgspec.json.encode(item)))
         return ""
+
+
+def _decode(raw: bytes) -> tuple[_Line, _Payload] | None:
+    """Return a line and what it carries (an old line is its own payload), or None when it is no object."""
+    try:
+        line = _line(raw)
+        return line, _payload(line.payload if _is_set(line.payload) else raw)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _is_set(raw: msgspec.Raw) -> bool:
@@ -225,7 +236,7 @@ def _own_meta(head: Head) -> dict[str, Any]:
     metas = [m for r in head.records if r.get("type") == "session_meta" and isinstance(m := r.get("payload"), dict)]
     metas = [meta for meta in metas if words.identity(meta.get("id"))]
     named = [meta for meta in metas if meta["id"] in head.name]
-    inherited = {meta.get("forked_from_id") for meta in metas} | {_parent_thread(meta) for meta in metas}
+    inherited = {words.identity(meta.get("forked_from_id")) for meta in metas} | set(map(_parent_thread, metas))
     own = [meta for meta in metas if meta["id"] not in inherited]
     return (named or own[-1:] or metas or [{}])[0]
 

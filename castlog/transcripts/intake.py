@@ -12,7 +12,7 @@ from castlog import Damage, Draft, Raw, Session, Store
 from castlog.ops.source import DAMAGED, PADDING, gap_payload
 from castlog.transcripts.formats import Format, Reader
 from castlog.transcripts.head import Head
-from castlog.transcripts.lines import lines
+from castlog.transcripts.lines import LINE_BYTES_MAX, lines
 from castlog.transcripts.match import Matcher
 from castlog.transcripts.place import Place, settle
 from castlog.transcripts.source import Source
@@ -46,13 +46,12 @@ class Intake:
         self._ts = ts
         self._version: str | None = None
         self._start = 1
-        self._end = 0
         self._events = 0
         self._damaged: list[Damage] = []
 
     def run(self, chunks: Iterable[bytes]) -> Taken:
         """Take in the whole content; durable on return. Raises Conflict when somebody else appends meanwhile."""
-        tokens = split(lines(chunks), resembles=self._reader.resembles, known=self._is_known)
+        tokens = split(lines(chunks, bytes_max=LINE_BYTES_MAX), resembles=self._reader.resembles, known=self._is_known)
         token = next(tokens, None)
         while token is not None and self._agrees(token):
             token = next(tokens, None)
@@ -95,7 +94,7 @@ class Intake:
         """Return the place for what is new, and all of it."""
         following = next(rest, None) if isinstance(token, Gap) else None
         only_an_end = isinstance(token, Gap) and following is None and self._matcher.seq > 0
-        place = settle(self._matcher, source=self._source, end=self._end, only_an_end=only_an_end)
+        place = settle(self._matcher, source=self._source, only_an_end=only_an_end)
         return place, chain([token], [] if following is None else [following], rest)
 
     def _write(self, token: Token, writer: Writer) -> None:
@@ -131,12 +130,8 @@ class Intake:
 
     def _count(self, token: Token) -> None:
         self._events += 1
-        if isinstance(token, Gap):
-            self._end += len(token.raw)
-            if token.damaged:
-                self._damaged.append(Damage(token.line, token.offset, token.reason))
-        else:
-            self._end = token.offset + len(token.raw)
+        if isinstance(token, Gap) and token.damaged:
+            self._damaged.append(Damage(token.line, token.offset, token.reason))
 
     def _taken(self, place: Place) -> Taken:
         if self._source.fault:
@@ -145,7 +140,6 @@ class Intake:
         note = place.note
         if self._start > 1:
             note = "; ".join(filter(None, [f"goes on from {place.branch.name}@{self._start - 1}", note]))
-        kept = None if place.kept is None else (place.kept.name, self._matcher.seq)
         return Taken(
             place.branch.name,
             seq,
@@ -155,7 +149,7 @@ class Intake:
             place.status,
             note,
             tuple(self._damaged),
-            kept,
+            place.kept,
         )
 
 

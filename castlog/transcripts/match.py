@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from castlog import Branch, Event, NotFound, Session, Store
 from castlog.ops.source import gap_bytes
@@ -17,18 +18,37 @@ _GOES_ON = re.compile(r"main(-[2-9]|-[1-9]\d+)?")
 _CAPTURE = re.compile(r"capture-\d+(-\d+)?")
 
 
-class Matcher:
-    """How far a file agrees with a session's branches: `seq` events of `branch`.
+class Parting(NamedTuple):
+    """A place where a file and a branch part: after `seq` events of `branch`, at the offset `end` of the file.
 
     `after_record` says whether the last of them is a record of this file, so that a newline is due before the next.
     """
 
+    branch: Branch
+    seq: int
+    end: int
+    after_record: bool
+
+
+class Matcher:
+    """How far a file agrees with a session's branches: `seq` events of `branch`.
+
+    `left` lists where the walk changed to another branch.
+    """
+
     def __init__(self, store: Store, session: Session) -> None:
         self.session = session
-        self.after_record = False
+        self.left: list[Parting] = []
+        self._end = 0
+        self._after_record = False
         self._store = store
         self._candidates = _candidates(session)
         self.jump(self._candidates[0], 0)
+
+    @property
+    def here(self) -> Parting:
+        """Where the walk has come."""
+        return Parting(self.branch, self.seq, self._end, self._after_record)
 
     def jump(self, branch: Branch, seq: int) -> None:
         """Go on from another place."""
@@ -46,13 +66,15 @@ class Matcher:
         if self._next is None or not _same(self._next, token):
             for other in self.sharing():
                 if other.head.seq > self.seq and _same(other.read(self.seq + 1), token):
+                    self.left.append(self.here)
                     self.jump(other, self.seq)
                     break
             else:
                 return None
         event = self._next
         self.seq += 1
-        self.after_record = isinstance(token, Record)
+        self._after_record = isinstance(token, Record)
+        self._end = token.offset + len(token.raw) if isinstance(token, Record) else self._end + len(token.raw)
         self._next = next(self._events, None)
         return event
 
@@ -60,10 +82,6 @@ class Matcher:
         """Return the branches that hold all that matched so far, this one first."""
         others = [branch for branch in self._candidates if branch != self.branch]
         return [self.branch, *(branch for branch in others if self._shares(branch))]
-
-    def growing(self) -> list[Branch]:
-        """Return those of `sharing` that files are appended to: not what was kept of an older capture."""
-        return [branch for branch in self.sharing() if not _CAPTURE.fullmatch(branch.name)]
 
     def find(self, token: Record, row: str, row_id: Callable[[bytes], str | None]) -> bool:
         """Move to where a file belongs that goes on after the row `row` of this session, if the row is stored.
@@ -90,6 +108,11 @@ class Matcher:
     def _shares(self, other: Branch) -> bool:
         base = self._store.merge_base(self.branch, other) if self.seq else None
         return self.seq == 0 or (base is not None and base.seq >= self.seq)
+
+
+def is_capture(branch: Branch) -> bool:
+    """Return whether a branch keeps an older capture of a file, and is not to be appended to."""
+    return _CAPTURE.fullmatch(branch.name) is not None
 
 
 def _same(event: Event, token: Token) -> bool:

@@ -6,41 +6,38 @@ from typing import NamedTuple
 
 from castlog import Branch, Session
 from castlog.ops.source import source_bytes
-from castlog.transcripts.match import Matcher
+from castlog.transcripts.match import Matcher, Parting, is_capture
 from castlog.transcripts.source import Source
 
 
 class Place(NamedTuple):
     """The branch to append to, what that makes of the file (a status of its report), and what is worth saying about it.
 
-    `kept` is the branch that keeps an end which was replaced.
+    `kept` is where an end that was replaced is now: a branch's name, and the seq after which it differs.
     """
 
     branch: Branch
     status: str
     note: str = ""
-    kept: Branch | None = None
+    kept: tuple[str, int] | None = None
 
 
-def settle(matcher: Matcher, *, source: Source | None, end: int, only_an_end: bool) -> Place:
+def settle(matcher: Matcher, *, source: Source | None, only_an_end: bool) -> Place:
     """Return the place for what comes after the first `matcher.seq` events, having moved or made the branch.
 
-    `end` is the offset in `source` up to which the file agrees; `only_an_end` says that only a gap is left of it.
-    A branch that ends there is appended to. One whose rest is the beginning of the file's rest was taken while a line
-    was half written: it is set back, and its old end kept. Else the file was rewritten, or is an older capture.
+    `only_an_end` says that only a gap is left of the file. A branch that ends there is appended to. One whose rest is
+    the beginning of the file's rest was taken while a line was half written: it is set back, and its old end kept. Else
+    the file was rewritten, or is an older capture.
     """
     seq = matcher.seq
-    growing = matcher.growing()
-    for branch in growing:
-        if branch.head.seq == seq:
-            return Place(branch, "grown" if seq else "new")
+    here = [matcher.here._replace(branch=branch) for branch in matcher.sharing() if not is_capture(branch)]
+    for parting in here:
+        if parting.branch.head.seq == seq:
+            return Place(parting.branch, "grown" if seq else "new")
     if source is not None:
-        for branch in growing:
-            rest = source_bytes(branch.events(seq + 1), after_record=matcher.after_record)
-            if source.starts_with(rest, end):
-                kept = _keep_end(matcher.session, branch)
-                branch.reset(seq)
-                return Place(branch, "grown", f"its end at {kept.name} was unfinished and is replaced", kept)
+        for parting in here + [left for left in matcher.left if not is_capture(left.branch)]:
+            if _is_unfinished(parting, source):
+                return _replace_end(matcher, parting)
     if only_an_end:
         name = free_name(matcher.session, f"capture-{seq + 1}")
         return Place(matcher.branch.fork(name, at=seq), "grown", f"an older capture, kept as {name}")
@@ -58,6 +55,27 @@ def free_name(session: Session, name: str) -> str:
         free = f"{name}-{number}"
         number += 1
     return free
+
+
+def _is_unfinished(parting: Parting, source: Source) -> bool:
+    """Whether all that a branch holds from there on is what the file begins its rest with."""
+    rest = source_bytes(parting.branch.events(parting.seq + 1), after_record=parting.after_record)
+    return source.starts_with(rest, parting.end)
+
+
+def _replace_end(matcher: Matcher, parting: Parting) -> Place:
+    """Set a branch back to where it parts from the file, then forward to where the file has come on another."""
+    session, branch, seq = matcher.session, parting.branch, matcher.seq
+    kept = _keep_end(session, branch)
+    if parting.seq == seq:
+        branch.reset(seq)
+    else:
+        ahead = matcher.branch
+        if ahead.head.seq != seq:
+            ahead = ahead.fork(free_name(session, f"capture-{seq}"), at=seq)
+        branch = session.promote(ahead.name, onto=branch.name)
+    note = f"its end at {kept.name} was unfinished and is replaced"
+    return Place(branch, "grown", note, (kept.name, parting.seq))
 
 
 def _keep_end(session: Session, branch: Branch) -> Branch:

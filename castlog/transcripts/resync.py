@@ -8,6 +8,7 @@ bounded by a small multiple of the line's length.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ LINE_BYTES_MAX = 16 * 1024 * 1024  # the objects of a line being searched are bu
 _WORK_PER_BYTE = 8
 _WORK_MIN = 1024 * 1024
 _BLANK = " \t\r\0"
+
+_POSITION_PER_WORK = 16  # the parser counts the lines before each error it reports
+_OBJECT = re.compile(r'\{"[^"\\]{0,200}"\s{0,8}:')  # how an object that could be a record begins
 
 _scan = json.JSONDecoder().raw_decode
 
@@ -32,11 +36,12 @@ def find_objects(line: bytes, resembles: Callable[[dict[str, Any]], bool]) -> li
     text = line.decode("latin-1")
     spans, position = _run(text, 0)
     budget = _WORK_MIN + _WORK_PER_BYTE * len(text)
-    while budget > 0 and (position := text.find('{"', position)) >= 0:
+    while budget > 0 and (begin := _OBJECT.search(text, position)):
+        position = begin.start()
         run, reached = _run(text, position, resembles)
         if run and reached == len(text):
             return spans + run
-        budget -= max(reached - position, 1)
+        budget -= reached - position + position // _POSITION_PER_WORK + 1
         position += 1
     return spans
 

@@ -55,7 +55,7 @@ class _Chain:
         if self._writer is None:
             if self._matcher.step(Record(raw, 0, 0)):
                 return
-            place = settle(self._matcher, source=None, end=0, only_an_end=False)
+            place = settle(self._matcher, source=None, only_an_end=False)
             self._writer = Writer(place.branch, self._matcher.seq)
         draft = Draft(
             facts.type,
