@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from castlog import limits
-from castlog.core import Core
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid
 from castlog.event import Draft, Event
@@ -17,6 +16,9 @@ from castlog.format import ids, names, rows
 from castlog.history import refs, sessions, timelines
 from castlog.history.refs import Place
 from castlog.view import View
+
+if TYPE_CHECKING:
+    from castlog.session import Session
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -35,10 +37,11 @@ class Move(msgspec.Struct, frozen=True):
 class Branch(View):
     """A named, movable reference inside a session. It holds on to the branch, whatever its name becomes."""
 
-    def __init__(self, core: Core, session: bytes, row: rows.Session, number: int) -> None:
-        self._core = core
-        self._session = session
-        self._row = row
+    def __init__(self, owner: Session, number: int) -> None:
+        self._owner = owner
+        self._core = owner._core
+        self._session = owner._session
+        self._row = owner._made_from
         self._number = number
 
     @property

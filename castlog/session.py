@@ -116,18 +116,18 @@ class Session:
     def branch(self, name: str) -> Branch:
         """Return the branch of this name; raises NotFound."""
         with self._core.read() as txn:
-            row = sessions.read(txn, self._session)
+            sessions.read(txn, self._session)
             found = refs.look_up(txn, self._session, names.check_name(name, "branch name"))
         if found is None or not found.branch:
             raise NotFound(f"{self.id} has no branch {name!r}", name=name)
-        return Branch(self._core, self._session, row, found.branch)
+        return self._branch(found.branch)
 
     def branches(self) -> list[Branch]:
         """Return the branches, by name."""
         with self._core.read() as txn:
-            row = sessions.read(txn, self._session)
+            sessions.read(txn, self._session)
             found = [item.branch for _, item in refs.names(txn, self._session) if item.branch]
-        return [Branch(self._core, self._session, row, number) for number in found]
+        return [self._branch(number) for number in found]
 
     def tree(self) -> list[Node]:
         """Return the branches, oldest first, each with the branch it came from, its fork seq and its tags."""
@@ -226,7 +226,7 @@ class Session:
             refs.move(txn, target.branch, place, now=now, operation="promote", note=f"from {name}")
             return target.branch
 
-        return Branch(self._core, self._session, self._made_from, self._core.update(change))
+        return self._branch(self._core.update(change))
 
     def delete(self) -> None:
         """Put the session into the trash. The sessions it started are not touched."""
@@ -246,6 +246,9 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a Session belongs to an open store; pass its id ({self.id!r}) and use store.session there")
+
+    def _branch(self, number: int) -> Branch:
+        return Branch(self, number)
 
     def _row(self) -> rows.Session:
         with self._core.read() as txn:

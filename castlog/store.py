@@ -172,7 +172,7 @@ class Store:
     def view(self, rev: str, *, current: str | None = None) -> View:
         """Return the history up to a revision, for reading and forking. Raises as `resolve` does."""
         found = self._locate(rev, current)
-        return View(self._core, found.session, found.row, found.name, found.place)
+        return View(Session(self._core, found.session, found.row), found.name, found.place)
 
     def branch(self, rev: str, *, current: str | None = None) -> Branch:
         """Return the branch a revision names, or the main branch of the session it names.
@@ -185,7 +185,7 @@ class Store:
                 f"{rev!r} names the point {found.name}@{found.place.seq}, not a branch; fork there to go on from it",
                 rev=rev,
             )
-        return Branch(self._core, found.session, found.row, found.branch)
+        return Session(self._core, found.session, found.row)._branch(found.branch)
 
     def candidates(self, prefix: str, *, current: str | None = None) -> list[str]:
         """Return revisions that begin with `prefix`, for completion; at most 200."""
@@ -323,7 +323,7 @@ class Store:
             head = refs.read_head(txn)
             if head is None:
                 return None
-            return Branch(self._core, head.session, sessions.read(txn, head.session), head.branch)
+            return Session(self._core, head.session, sessions.read(txn, head.session))._branch(head.branch)
 
     def checkout(self, rev: str, *, current: str | None = None) -> Branch:
         """Make a branch current and return it; durable on return. Raises Invalid for a tag or a point: fork there."""
@@ -356,9 +356,8 @@ class Store:
             return found, sessions.read(txn, found.session, deleted=True)
 
         found, row = self._core.update(change)
-        if found.branch:
-            return Branch(self._core, found.session, row, found.branch)
-        return Session(self._core, found.session, row)
+        session = Session(self._core, found.session, row)
+        return session._branch(found.branch) if found.branch else session
 
     def close(self) -> None:
         """Release the store; its handles then raise. Calling it again does nothing."""

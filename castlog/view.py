@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from castlog import limits
-from castlog.core import Core, make_event
+from castlog.core import make_event
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Invalid, NotFound
 from castlog.event import Event, Point
-from castlog.format import ids, names, rows
+from castlog.format import ids, names
 from castlog.history import reader, refs, sessions, timelines
 from castlog.history.refs import Place
 from castlog.history.runs import Page
@@ -26,10 +26,11 @@ class View:
     `name` is the branch or tag it is read through.
     """
 
-    def __init__(self, core: Core, session: bytes, row: rows.Session, name: str, place: Place) -> None:
-        self._core = core
-        self._session = session
-        self._row = row
+    def __init__(self, owner: Session, name: str, place: Place) -> None:
+        self._owner = owner
+        self._core = owner._core
+        self._session = owner._session
+        self._row = owner._made_from
         self._name = name
         self._fixed = place
 
@@ -41,9 +42,7 @@ class View:
     @property
     def session(self) -> Session:
         """The session this belongs to."""
-        from castlog.session import Session
-
-        return Session(self._core, self._session, self._row)
+        return self._owner
 
     @property
     def rev(self) -> str:
@@ -128,10 +127,8 @@ class View:
             note = f"from {self.name}@{place.seq}"
             return refs.create(txn, self._session, new, place, now=now, operation="fork", note=note)
 
-        from castlog.branch import Branch
-
         numbers = self._core.update(change)
-        return [Branch(self._core, self._session, self._row, number) for number in numbers]
+        return [self._owner._branch(number) for number in numbers]
 
     def _point(self, txn: ReadTxn, place: Place) -> Point:
         digest = place.id or reader.id_at(txn, self._core.objects, self._row, place.timeline, place.seq)
