@@ -61,12 +61,15 @@ def _show(app: App, files: Sequence[castlog.FileReport]) -> None:
             _record(app, file)
         app.out.record(summary=True, **_sums(files))
         return
-    for file in _worth_showing(files):
+    shown = list(_worth_showing(files))
+    for file in shown:
         _line(app, file)
     for file in files:
         for damage in file.damaged:
             where = f"{file.path}:{damage.line}" if damage.line else file.path
-            app.out.line(Styled("damaged  ", "red bold"), f"{where}  at byte {damage.offset:,}: {damage.reason}")
+            app.out.line(
+                Styled(f"{'damaged':<10}", "red bold"), f" {where}  at byte {damage.offset:,}: {damage.reason}"
+            )
     sums = _sums(files)
     for status in _STATUSES:
         if count := sums[status]:
@@ -76,6 +79,8 @@ def _show(app: App, files: Sequence[castlog.FileReport]) -> None:
         f", {plural(sums['damaged'], 'damaged stretch', 'damaged stretches')} kept aside" if sums["damaged"] else ""
     )
     app.out.line(f"{plural(sums['added'], 'event')} added, {plural(sums['sessions'], 'session')}{losses}")
+    if len(shown) < len(files):
+        app.out.say("With --json each file is listed, and why one was skipped.")
 
 
 def _worth_showing(files: Sequence[castlog.FileReport]) -> Iterator[castlog.FileReport]:
