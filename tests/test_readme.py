@@ -30,13 +30,13 @@ def test_the_library_example_runs_and_prints_what_the_readme_says(tmp_path: Path
 
 def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
     """Every command of the tour, typed in turn, prints the lines below it, but for ids that are new each time."""
-    from castlog_cli.main import castlog
+    from castlog_cli.main import group
 
     (tour,) = _blocks("console")
     runner = CliRunner(env={"CASTLOG_STORE": str(tmp_path / "store")})
     for part in tour.split("$ castlog ")[1:]:
         command, _, expected = part.partition("\n")
-        result = runner.invoke(castlog, shlex.split(command))
+        result = runner.invoke(group, shlex.split(command))
         assert result.exit_code in (0, 1), (command, result.output)
         assert _without_ids(result.stdout) == _without_ids(expected), command
 
