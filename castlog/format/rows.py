@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -288,7 +288,7 @@ class Clustered(Table[RowType]):
 
     def owns(self, key: bytes) -> bool:
         """Return whether a key that begins with the letter is of this table's kind."""
-        return key[_KIND_AT] == self.kind
+        return len(key) > _KIND_AT and key[_KIND_AT] == self.kind
 
 
 _KIND_AT = 9
@@ -339,7 +339,9 @@ def record_key(timeline: int, seq: int) -> bytes:
 
 
 def record_seq(key: bytes) -> int:
-    """Return the seq in a record's key."""
+    """Return the seq in a record's key; raises Corrupt for a key of another shape."""
+    if len(key) != _RECORD.size:
+        raise Corrupt("a key among the records of an open chunk is none", table="record", key=key.hex())
     seq: int = _RECORD.unpack(key)[3]
     return seq
 
@@ -358,8 +360,8 @@ def format_version(value: bytes) -> int:
     if body is None:
         raise Corrupt("the row that says the store's format fails its checksum")
     try:
-        version = msgspec.msgpack.decode(body)[0]
-    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError) as exc:
+        version = msgspec.msgpack.decode(body, type=list[Any])[0]
+    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError) as exc:
         raise Corrupt("the row that says the store's format does not decode") from exc
     if type(version) is not int:
         raise Corrupt("the row that says the store's format holds no number")
