@@ -18,7 +18,9 @@ from castlog.history import reader, refs, sessions, timelines
 from castlog.history.objects import Objects
 from castlog.history.refs import Place
 
-_SHAPE = re.compile(r"(?P<base>[^@~]*)(?:@(?P<seq>\d+)|@(?P<id>b3:[0-9a-f]{4,64}))?(?:~(?P<back>\d+))?")
+_SHAPE = re.compile(
+    r"(?P<base>[^@~]*)(?:@(?P<seq>[0-9]{1,100})|@(?P<id>b3:[0-9a-f]{4,64}))?(?:~(?P<back>[0-9]{1,100}))?"
+)
 _HEX = re.compile(r"(?:sess_)?([0-9a-f]{4,32})")
 _LISTED_MAX = 6
 
@@ -57,7 +59,9 @@ def resolve(txn: ReadTxn, objects: Objects, text: str, current: str | None = Non
     back = int(match["back"] or 0)
     if back > seq:
         raise NotFound(f"{text!r} goes {back} back from seq {seq}", seq=seq)
-    if seq - back != found.place.seq or seq > found.place.seq:
+    if seq > found.place.seq:
+        refs.place_at(txn, found.place, seq, f"{found.name!r}")
+    if seq - back != found.place.seq:
         place = refs.place_at(txn, found.place, seq - back, f"{found.name!r}")
         return msgspec.structs.replace(found, place=place, moves=False)
     fixed = match["seq"] is not None or match["id"] is not None or match["back"] is not None
