@@ -42,7 +42,6 @@ LOCK_TIMEOUT_SECONDS = 10.0  # a write takes milliseconds: who waits longer wait
 LOCK_POLL_SECONDS_MIN = 0.000_1  # first pause between two tries for the write lock, half a durable commit
 LOCK_POLL_SECONDS_MAX = 0.001  # longest pause: two flushes; a waiter costs a hundredth of a core at this rate
 LOCK_TURN_SECONDS = 0.02  # a process that writes without a pause steps aside this often if another one waits
-LOCK_NOTE_SECONDS = 1.0  # how old the note of who holds the lock may be; a fresh one each time would cost 1 %
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
 REBUILD_BATCH_BYTES = 32 << 20  # LMDB keeps what a transaction changed in memory; a rebuilt file may be larger
 LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between

@@ -435,6 +435,7 @@ class _Shared:
             with self.lock.opening(timeout):
                 environment = self._open()
         except BaseException:
+            self._watch.close()
             self.lock.close()
             raise
         # One tuple, so that a number is never added to the other environment's base. The numbers of a new file
@@ -640,6 +641,7 @@ class _Shared:
     def close(self) -> None:
         """Close the files."""
         self.current[0].close()
+        self._watch.close()
         self.lock.close()
 
     def forget(self, *, quiet: bool) -> None:
@@ -659,6 +661,7 @@ class _Shared:
             _stranded.add(self.key)
         else:
             self.current[0].close()
+        self._watch.close()
         self.lock.close()
 
 

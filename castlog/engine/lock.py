@@ -27,7 +27,7 @@ from pathlib import Path
 
 from castlog.engine import folder
 from castlog.errors import Conflict
-from castlog.limits import LOCK_NOTE_SECONDS, LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN, LOCK_TURN_SECONDS
+from castlog.limits import LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN, LOCK_TURN_SECONDS
 
 _WRITE_BYTE = 0  # Held by the one writer.
 _SWAP_BYTE = 1  # Shared while a data file is being opened, exclusive while it is being exchanged.
@@ -52,14 +52,13 @@ class WriteLock:
 
     __slots__ = (
         "_descriptor",
+        "_due",
         "_host",
-        "_note_due",
         "_path",
         "_queue",
         "_rebuild",
         "_since",
         "_swap",
-        "_turn_ends",
         "held",
         "owner",
     )
@@ -70,8 +69,8 @@ class WriteLock:
         self._queue = threading.RLock()
         self._host = socket.gethostname()[:64]
         self._since = 0.0
-        self._note_due = 0.0
-        self._turn_ends = 0.0
+        # When the note is to be written and others are to be looked for; 0 for at once.
+        self._due = 0.0
         self._descriptor = _open(path, write=write)
         # A process's own record locks do not keep its threads apart.
         self._swap = threading.Lock()
@@ -91,25 +90,16 @@ class WriteLock:
         ):
             raise self._conflict(timeout, os.getpid(), self._since)
         self.owner = _get_ident()
-        if began >= self._turn_ends:
-            # Who waits, polls, and would hardly ever hit the moments between the commits of a busy process: waits
-            # of two seconds were measured, 50 ms with this.
-            if _ask(self._descriptor, fcntl.LOCK_EX, _WAIT_BYTE) is not None:
-                time.sleep(2 * LOCK_POLL_SECONDS_MAX)
-            self._turn_ends = began + LOCK_TURN_SECONDS
         try:
+            if began >= self._due:
+                self._step_aside(began)
             _lockf(self._descriptor, _TRY, 1, _WRITE_BYTE)
         except OSError as error:
             self._wait_to_write(error, began, timeout)
-            began = _monotonic()
-            self._turn_ends = began + LOCK_TURN_SECONDS
+            self._due = 0.0
         self.held = True
-        if began >= self._note_due:
-            # Not at every turn: it costs a hundredth of a durable commit, and who holds on for long is what counts.
-            self._note_due = began + LOCK_NOTE_SECONDS
-            self._since = time.time()
-            note = json.dumps({"pid": os.getpid(), "host": self._host, "since": _iso(self._since)}) + "\n"
-            os.pwrite(self._descriptor, note.encode().ljust(_NOTE_BYTES), 0)
+        if began >= self._due:
+            self._begin_turn()
 
     def release(self) -> None:
         """Give the lock back; do nothing when this thread does not hold it."""
@@ -140,7 +130,7 @@ class WriteLock:
                     return
         old, self._descriptor = self._descriptor, _open(self._path, write=write)
         self.held = False
-        self._note_due = 0.0
+        self._due = 0.0
         if old != _NONE:
             os.close(old)
 
@@ -186,6 +176,22 @@ class WriteLock:
                 _lockf(self._descriptor, _UNLOCK, 1, byte)
         finally:
             threads.release()
+
+    def _step_aside(self, now: float) -> None:
+        """Let another process in if one waits and this one has had its turn.
+
+        Who waits, polls, and would hardly ever hit the moments between the commits of a busy process: waits of two
+        seconds were measured, 50 ms with this.
+        """
+        if self._due and _ask(self._descriptor, fcntl.LOCK_EX, _WAIT_BYTE) is not None:
+            time.sleep(2 * LOCK_POLL_SECONDS_MAX)
+
+    def _begin_turn(self) -> None:
+        """Write down who holds the lock; once a turn, as it costs a hundredth of a durable commit."""
+        self._due = _monotonic() + LOCK_TURN_SECONDS
+        self._since = time.time()
+        note = json.dumps({"pid": os.getpid(), "host": self._host, "since": _iso(self._since)}) + "\n"
+        os.pwrite(self._descriptor, note.encode().ljust(_NOTE_BYTES), 0)
 
     def _wait_to_write(self, error: OSError, began: float, timeout: float) -> None:
         with contextlib.suppress(OSError):

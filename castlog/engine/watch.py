@@ -15,33 +15,34 @@ from pathlib import Path
 _TICK_NANOSECONDS = 100_000_000
 _WHOLE_SECONDS_NANOSECONDS = 2_500_000_000
 _NO_FILE = (-1, -1)
+_NO_DESCRIPTOR = -1
 
-_stat = os.stat
+_fstat = os.fstat
 
 
 class Watch:
     """Remembers one file in one folder.
 
-    It asks the folder, not the file: the folder's change time tells of every name put, moved or removed in it and
-    cannot be set back. A look at the file's own times would make Linux (6.13 and later) write a new one at the next
-    commit, and that costs a tenth of a durable write. While the change time is young another change might get the
-    same one, so then the file is looked at too.
+    It asks the folder, not the file: the folder's change time tells of every name put, moved or removed in it, of
+    its own renaming and removal, and cannot be set back. A look at the file's own times would make Linux (6.13 and
+    later) write a new one at the next commit, and that costs a tenth of a durable write. While the change time is
+    young another change might get the same one, so then the file is looked at too.
     """
 
-    __slots__ = ("_file", "_folder", "_folder_inode", "_path", "_trusted")
+    __slots__ = ("_file", "_folder", "_path", "_trusted")
 
     def __init__(self, path: Path) -> None:
-        self._path = str(path)
-        self._folder = str(path.parent)
-        self._folder_inode = -1
+        self._path = path
+        self._folder = _NO_DESCRIPTOR
         self._file = _NO_FILE
         # The folder's change time at which the file was in its place, or -1 while there is none to be trusted.
         self._trusted = -1
 
     def remember(self, status: os.stat_result) -> None:
         """Take the file with this status for the one to watch."""
+        self.close()
+        self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._file = (status.st_dev, status.st_ino)
-        self._trusted = -1
 
     def forget(self) -> None:
         """Answer no from now on, until another file is remembered."""
@@ -49,19 +50,27 @@ class Watch:
         self._trusted = -1
 
     def in_place(self) -> bool:
-        """Tell whether the remembered file is still at its path. Costs about a microsecond."""
+        """Tell whether the remembered file is still at its path. Costs about half a microsecond."""
+        return _fstat(self._folder).st_ctime_ns == self._trusted or self._look()
+
+    def _look(self) -> bool:
+        held = _fstat(self._folder)
         try:
-            status = _stat(self._folder)
-            if status.st_ctime_ns == self._trusted and status.st_ino == self._folder_inode:
-                return True
-            there = _stat(self._path)
+            folder, file = os.stat(self._path.parent), os.stat(self._path)
         except OSError:
             return False
-        if (there.st_dev, there.st_ino) != self._file:
+        if (file.st_dev, file.st_ino) != self._file:
             return False
-        self._folder_inode = status.st_ino
-        self._trusted = status.st_ctime_ns if _is_past(status.st_ctime_ns) else -1
+        same_folder = (folder.st_dev, folder.st_ino) == (held.st_dev, held.st_ino)
+        self._trusted = held.st_ctime_ns if same_folder and _is_past(held.st_ctime_ns) else -1
         return True
+
+    def close(self) -> None:
+        """Let go of the folder; the next to be asked is `remember`."""
+        self.forget()
+        if self._folder != _NO_DESCRIPTOR:
+            os.close(self._folder)
+            self._folder = _NO_DESCRIPTOR
 
 
 def _is_past(change_time: int) -> bool:
