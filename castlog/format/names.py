@@ -34,6 +34,8 @@ def check_title(title: str) -> str:
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return labels as a dict sorted by key; raises Invalid for a key or value that cannot be kept."""
+    if not isinstance(labels, Mapping):
+        raise Invalid(f"the labels are a {type(labels).__name__}; give a mapping of text to text", value=labels)
     if len(labels) > limits.LABELS_MAX:
         raise Invalid(f"{len(labels)} labels; a session has at most {limits.LABELS_MAX}")
     checked: dict[str, str] = {}
