@@ -103,6 +103,9 @@ def test_labels_are_checked_and_sorted() -> None:
     ):
         with pytest.raises(Invalid):
             names.check_labels(labels)  # type: ignore[arg-type]
+    for labels in (["team"], "team", 7, None):
+        with pytest.raises(Invalid, match="give a mapping"):
+            names.check_labels(labels)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="given twice"):
         names.check_labels({"é": "1", "e\u0301": "2"})
     assert len(names.check_labels({str(number): "" for number in range(limits.LABELS_MAX)})) == limits.LABELS_MAX
