@@ -10,7 +10,7 @@ import msgspec
 
 from castlog import limits
 from castlog.engine.base import ReadTxn, WriteTxn
-from castlog.errors import Conflict, Invalid
+from castlog.errors import Conflict, Error, Invalid
 from castlog.event import Draft, Event
 from castlog.format import ids, names, rows
 from castlog.history import refs, sessions, timelines
@@ -139,7 +139,7 @@ class Branch(View):
         ]
 
     def __repr__(self) -> str:
-        return f"<Branch {self.rev}>"
+        return f"<Branch {self._words()}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Branch):
@@ -150,7 +150,14 @@ class Branch(View):
         return hash((id(self._core), self._number))
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a Branch belongs to an open store; pass its rev ({self.rev!r}) and use store.branch there")
+        raise TypeError(f"a Branch belongs to an open store; pass its rev ({self._words()}) and use store.branch there")
+
+    def _words(self) -> str:
+        """Return the rev, or what can be said of a branch that is gone."""
+        try:
+            return self.rev
+        except Error:
+            return f"{self._number} of {ids.show_session(self._session)}, deleted or closed"
 
     def _ref(self, txn: ReadTxn) -> rows.Ref:
         ref = refs.branch(txn, self._number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from castlog import limits
 from castlog.core import make_event
@@ -112,6 +112,12 @@ class View:
         if type(count) is not int or not 1 <= count <= limits.FORKS_PER_COMMIT_MAX:
             raise Invalid(f"{count!r} forks; make 1 to {limits.FORKS_PER_COMMIT_MAX:,} at a time", value=count)
         return self._fork([names.check_name(f"{prefix}{n}", "branch name") for n in range(1, count + 1)], at)
+
+    def __repr__(self) -> str:
+        return f"<View {self.rev}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a View belongs to an open store; pass its rev ({self.rev!r}) and use store.view there")
 
     def _place(self, txn: ReadTxn) -> Place:
         return self._fixed
