@@ -173,7 +173,7 @@ def test_a_short_prefix_that_fits_many_is_refused_with_some_of_them(store, sessi
     """Ids made at one time begin alike: the sentence lists a few and counts the rest."""
     for n in range(9):
         store.create_session(f"s{n}")
-    with pytest.raises(Invalid, match="10 sessions|and 4 more"):
+    with pytest.raises(Invalid, match=r"10 sessions|and 4 more"):
         store.resolve(session.id[:12])
     with pytest.raises(Invalid, match="10 sessions fit"):
         store.resolve(f"{session.id[5:12]}/main")
