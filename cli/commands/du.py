@@ -30,10 +30,11 @@ def du(app: App, rev: str | None) -> None:
             kinds=dict(usage.kinds),
         )
         return
+    width = max(map(len, usage.kinds), default=8) + 2
     app.out.line(f"{plural(usage.sessions, 'session')}, {plural(usage.events, 'event')}")
     for name in ("logical", "distinct", "stored"):
         count = getattr(usage, name)
         share = f"  {count / usage.logical:7.1%} of logical" if usage.logical and name != "logical" else ""
-        app.out.line(f"{name:<26} {size(count):>8}{share}")
+        app.out.line(f"{name:<{width}} {size(count):>8}{share}")
     for name, count in sorted(usage.kinds.items(), key=lambda item: -item[1]):
-        app.out.line(f"  {name:<24} {size(count):>8}")
+        app.out.line(f"  {name:<{width - 2}} {size(count):>8}")

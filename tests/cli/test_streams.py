@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from castlog_cli.output import Out, Styled
+from castlog_cli.signals import Terminated, held, install
 
 import castlog
 
@@ -126,6 +128,38 @@ def test_nothing_recorded_drives_the_terminal(home: Path, store: str, run: Run) 
         if words[0] not in ("cat",):
             piped = run(*words, code=None).stdout
             assert not {"\x1b", "\x07"} & set(piped), words
+
+
+def test_a_line_is_cleaned_whoever_writes_it(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What a command forgets to clean, the output cleans: plain and styled parts alike."""
+    out = Out()
+    out.line("a\x1b[2Jb", Styled("c\x07", "red"))
+    out.say("d\x9be")
+    seen = capsysbinary.readouterr()
+    assert seen.out == b"a\\x1b[2Jbc\\x07\n"
+    assert seen.err == b"d\\x9be\n"
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_signal_waits_until_what_was_committed_is_said(number: int, raised: type[BaseException]) -> None:
+    """Inside `held` the first signal waits for the end of the block, the second of its kind does not."""
+    done: list[str] = []
+
+    def work(signals: int) -> None:
+        with held():
+            for _ in range(signals):
+                signal.raise_signal(number)
+            done.append(f"after {signals}")
+
+    before = signal.getsignal(signal.SIGTERM)
+    install()
+    try:
+        for signals in (1, 2):
+            with pytest.raises(raised):
+                work(signals)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done == ["after 1"]
 
 
 def test_colours_are_for_terminals_that_want_them(store: str, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
