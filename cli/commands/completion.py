@@ -31,4 +31,5 @@ def completion(app: App, shell: str | None) -> None:
         app.out.record(shell=name, file=file, line=line)
         return
     app.out.line(line)
-    app.out.say(f"Put this into {file}, then open a new shell.")
+    if app.out.terminal:  # not where a shell reads it
+        app.out.say(f"Put this into {file}, then open a new shell.")

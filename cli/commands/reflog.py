@@ -17,7 +17,7 @@ from ..values import iso, local
 def reflog(app: App, rev: str | None) -> None:
     """List how a branch's head moved.
 
-    Newest first; appends are not listed. An old head is reached by its id: castlog fork NAME BRANCH@b3:...
+    Newest first: promote, reset, rename and the like, with the heads before and after. Appends are not listed.
     """
     branch = app.branch(app.store(read_only=True), rev)
     for move in reversed(branch.reflog()):

@@ -75,7 +75,9 @@ def test_names_a_shell_would_obey_are_not_offered(store: str, run: Run) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_line_to_put_into_the_shells_file_works(shell: str, run: Run) -> None:
     """`completion` prints a line, and what that line runs gives a script for the shell."""
-    line = run("completion", shell).stdout
+    result = run("completion", shell)
+    line = result.stdout
+    assert result.stderr == ""
     assert f"_CASTLOG_COMPLETE={shell}_source" in line
     done = program(env=os.environ | {"_CASTLOG_COMPLETE": f"{shell}_source"})
     assert done.returncode == 0
