@@ -42,17 +42,24 @@ _TELLING = frozenset(
 
 
 def sniff(head: Head) -> float:
-    """Return the share of the first objects that are Claude Code's rows."""
-    return sum(map(_is_row, head.records)) / len(head.records) if head.records else 0.0
+    """Return the share of the first objects that are Claude Code's rows, if one of them can be nobody else's."""
+    if not any(map(_is_surely_row, head.records)):
+        return 0.0
+    return sum(map(_is_row, head.records)) / len(head.records)
 
 
-def _is_row(value: dict[str, Any]) -> bool:
+def _is_surely_row(value: dict[str, Any]) -> bool:
     kind = value.get("type")
     if not isinstance(kind, str):
         return False
     if "uuid" in value:
         return "sessionId" in value or "parentUuid" in value
-    return _ROOTLESS.get(kind, "sessionId") in value
+    return kind in _ROOTLESS and _ROOTLESS[kind] in value
+
+
+def _is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is a row, of one of the many kinds without a uuid too, in a file known to hold rows."""
+    return _is_surely_row(value) or (isinstance(value.get("type"), str) and "sessionId" in value)
 
 
 class Reader(formats.Reader):

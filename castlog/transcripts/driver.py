@@ -10,14 +10,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from castlog import Conflict, Damage, Error, FileReport, ImportReport, Invalid, NotFound, Progress, Store
 from castlog.transcripts import words
 from castlog.transcripts.detect import Detected, detect
 from castlog.transcripts.formats import CASTLOG, Format, SessionFacts, format_named, formats
 from castlog.transcripts.head import Head
-from castlog.transcripts.intake import Intake, Taken, first_time
+from castlog.transcripts.intake import Intake, first_time
 from castlog.transcripts.owners import Copies, InTrash, open_session
 from castlog.transcripts.parents import Parents
 from castlog.transcripts.progress import Meter
@@ -145,8 +143,6 @@ class _Run:
             self._copies.see(reader.beginning, session, source.mtime)
         branch = session.branch(taken.branch)
         more = take_side_chains(self._store, self._parents, branch, taken.seq, facts.origin, reader)
-        if taken.kept:
-            self._point_to_kept(session.id, taken)
         return FileReport(
             str(item.path),
             fmt.name,
@@ -159,13 +155,3 @@ class _Run:
             note="; ".join(filter(None, [taken.note, "decompressed" if source.compressed else ""])),
             start=taken.start,
         )
-
-    def _point_to_kept(self, session_id: str, taken: Taken) -> None:
-        """Make the reports of this run that name an end which was replaced name where it is kept."""
-        assert taken.kept is not None
-        kept, last = taken.kept
-        start = f"{session_id}/{taken.branch}@"
-        for number, report in self._reports.items():
-            if report.rev and report.rev.startswith(start) and int(report.rev.removeprefix(start)) > last:
-                rev = f"{session_id}/{kept}@{report.rev.removeprefix(start)}"
-                self._reports[number] = msgspec.structs.replace(report, rev=rev)

@@ -14,14 +14,14 @@ from castlog.transcripts.formats import Format, Reader
 from castlog.transcripts.head import Head
 from castlog.transcripts.lines import LINE_BYTES_MAX, lines
 from castlog.transcripts.match import Matcher
-from castlog.transcripts.place import Place, settle
+from castlog.transcripts.place import Place, keep_end, settle, settle_whole
 from castlog.transcripts.source import Source
 from castlog.transcripts.split import Gap, Record, Token, split
 from castlog.transcripts.write import Writer
 
 
 class Taken(NamedTuple):
-    """What came of a file. `start` is the seq it begins at; `kept` where an end that was replaced is now."""
+    """What came of a file: `seq` of `branch` is its last event, `start` its first."""
 
     branch: str
     seq: int
@@ -31,7 +31,6 @@ class Taken(NamedTuple):
     status: str
     note: str
     damaged: tuple[Damage, ...]
-    kept: tuple[str, int] | None
 
 
 class Intake:
@@ -47,6 +46,7 @@ class Intake:
         self._version: str | None = None
         self._start = 1
         self._events = 0
+        self._ends_in_gap = False
         self._damaged: list[Damage] = []
 
     def run(self, chunks: Iterable[bytes]) -> Taken:
@@ -56,7 +56,7 @@ class Intake:
         while token is not None and self._agrees(token):
             token = next(tokens, None)
         if token is None:
-            return self._taken(Place(self._matcher.branch, "unchanged"))
+            return self._taken(settle_whole(self._matcher, self._source))
         place, tokens = self._part(token, tokens)
         self._writer = Writer(place.branch, self._matcher.seq)
         for token in tokens:
@@ -130,6 +130,7 @@ class Intake:
 
     def _count(self, token: Token) -> None:
         self._events += 1
+        self._ends_in_gap = isinstance(token, Gap)
         if isinstance(token, Gap) and token.damaged:
             self._damaged.append(Damage(token.line, token.offset, token.reason))
 
@@ -137,11 +138,14 @@ class Intake:
         if self._source.fault:
             self._damaged.append(Damage(0, 0, self._source.fault))
         seq = self._matcher.seq if self._writer is None else self._writer.seq
+        branch = place.branch
+        if self._ends_in_gap and branch.head.seq == seq:
+            branch = keep_end(self._session, branch)
         note = place.note
         if self._start > 1:
             note = "; ".join(filter(None, [f"goes on from {place.branch.name}@{self._start - 1}", note]))
         return Taken(
-            place.branch.name,
+            branch.name,
             seq,
             self._start,
             self._events,
@@ -149,7 +153,6 @@ class Intake:
             place.status,
             note,
             tuple(self._damaged),
-            place.kept,
         )
 
 

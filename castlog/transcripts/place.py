@@ -11,15 +11,11 @@ from castlog.transcripts.source import Source
 
 
 class Place(NamedTuple):
-    """The branch to append to, what that makes of the file (a status of its report), and what is worth saying about it.
-
-    `kept` is where an end that was replaced is now: a branch's name, and the seq after which it differs.
-    """
+    """The branch to append to, what that makes of the file (a status of its report), and what else there is to say."""
 
     branch: Branch
     status: str
     note: str = ""
-    kept: tuple[str, int] | None = None
 
 
 def settle(matcher: Matcher, *, source: Source | None, only_an_end: bool) -> Place:
@@ -30,20 +26,46 @@ def settle(matcher: Matcher, *, source: Source | None, only_an_end: bool) -> Pla
     the file was rewritten, or is an older capture.
     """
     seq = matcher.seq
-    here = [matcher.here._replace(branch=branch) for branch in matcher.sharing() if not is_capture(branch)]
-    for parting in here:
-        if parting.branch.head.seq == seq:
+    partings = _partings(matcher)
+    for parting in partings:
+        if parting.seq == parting.branch.head.seq == seq:
             return Place(parting.branch, "grown" if seq else "new")
-    if source is not None:
-        for parting in here + [left for left in matcher.left if not is_capture(left.branch)]:
-            if _is_unfinished(parting, source):
-                return _replace_end(matcher, parting)
+    for parting in partings:
+        if source is not None and _is_unfinished(parting, source):
+            return _replace_end(matcher, parting)
     if only_an_end:
         name = free_name(matcher.session, f"capture-{seq + 1}")
         return Place(matcher.branch.fork(name, at=seq), "grown", f"an older capture, kept as {name}")
     name = free_name(matcher.session, "main")
     branch = matcher.branch.fork(name, at=seq)
     return Place(branch, "rewritten", f"differs from what was imported before after seq {seq}; kept as {name}")
+
+
+def settle_whole(matcher: Matcher, source: Source) -> Place:
+    """Return the place of a file all of which is stored, having brought up a branch that stopped at an unfinished line.
+
+    That happens when nothing but a newline came after what was imported, or what came is there as another capture.
+    """
+    for parting in _partings(matcher):
+        if parting.branch.head.seq > parting.seq and _is_unfinished(parting, source):
+            return _replace_end(matcher, parting)
+    return Place(matcher.branch, "unchanged")
+
+
+def keep_end(session: Session, branch: Branch) -> Branch:
+    """Return a branch that stays at this head for good, made unless there is one.
+
+    A file whose end is no record (no newline, half a line) may look otherwise when it has grown, and `branch` is then
+    set back; what was reported of the file must stay true.
+    """
+    if is_capture(branch):
+        return branch
+    head = branch.head
+    name = f"capture-{head.seq}"
+    for other in session.branches():
+        if is_capture(other) and other.head.id == head.id:
+            return other
+    return branch.fork(free_name(session, name), at=head.seq)
 
 
 def free_name(session: Session, name: str) -> str:
@@ -57,6 +79,12 @@ def free_name(session: Session, name: str) -> str:
     return free
 
 
+def _partings(matcher: Matcher) -> list[Parting]:
+    """Return where the file parts from the branches that are appended to, the nearest first."""
+    here = [matcher.here._replace(branch=branch) for branch in matcher.sharing()]
+    return [parting for parting in here + matcher.left[::-1] if not is_capture(parting.branch)]
+
+
 def _is_unfinished(parting: Parting, source: Source) -> bool:
     """Whether all that a branch holds from there on is what the file begins its rest with."""
     rest = source_bytes(parting.branch.events(parting.seq + 1), after_record=parting.after_record)
@@ -66,7 +94,7 @@ def _is_unfinished(parting: Parting, source: Source) -> bool:
 def _replace_end(matcher: Matcher, parting: Parting) -> Place:
     """Set a branch back to where it parts from the file, then forward to where the file has come on another."""
     session, branch, seq = matcher.session, parting.branch, matcher.seq
-    kept = _keep_end(session, branch)
+    kept = keep_end(session, branch)
     if parting.seq == seq:
         branch.reset(seq)
     else:
@@ -74,15 +102,4 @@ def _replace_end(matcher: Matcher, parting: Parting) -> Place:
         if ahead.head.seq != seq:
             ahead = ahead.fork(free_name(session, f"capture-{seq}"), at=seq)
         branch = session.promote(ahead.name, onto=branch.name)
-    note = f"its end at {kept.name} was unfinished and is replaced"
-    return Place(branch, "grown", note, (kept.name, parting.seq))
-
-
-def _keep_end(session: Session, branch: Branch) -> Branch:
-    """Return a branch that stays where `branch` is now, made unless there is one."""
-    head = branch.head
-    name = f"capture-{head.seq}"
-    for other in session.branches():
-        if other.name.startswith(name) and other.head.id == head.id:
-            return other
-    return branch.fork(free_name(session, name))
+    return Place(branch, "grown", f"its unfinished end is replaced; the old one is {kept.name}")

@@ -58,13 +58,13 @@ def split(
         end = 0
         for start, stop in spans:
             yield from gap.add(line.data[end:start], line.number, line.offset + end, reason)
-            yield from gap.close("no newline between two records")
+            yield from gap.close()
             yield Record(line.data[start:stop], line.number, line.offset + start)
             end = stop
             gap = _Pending(default=b"\n", line=line.number, offset=line.offset + end)
         rest = line.data[end:] + (b"\n" if line.ended else b"")
         yield from gap.add(rest, line.number, line.offset + end, reason)
-    yield from gap.close("no newline at the end")
+    yield from gap.close()
 
 
 def _records(
@@ -110,7 +110,7 @@ class _Pending:
         """Take bytes that stand at `offset` and are no record; yield the parts that became full."""
         while raw:
             if len(self._raw) == GAP_BYTES_MAX:
-                yield self._part("")
+                yield self._part()
                 self._start = (line, offset)
             part = raw[: GAP_BYTES_MAX - len(self._raw)]
             if self._odd is None and (odd := _odd(part)) < len(part):
@@ -119,12 +119,12 @@ class _Pending:
             raw = raw[len(part) :]
             offset += len(part)
 
-    def close(self, empty: str) -> Iterator[Gap]:
-        """Yield what is left, unless it goes without saying; `empty` says what it means if that is nothing."""
+    def close(self) -> Iterator[Gap]:
+        """Yield what is left, unless it goes without saying."""
         if self._default is None or self._raw != self._default:
-            yield self._part(empty)
+            yield self._part()
 
-    def _part(self, empty: str) -> Gap:
+    def _part(self) -> Gap:
         raw = bytes(self._raw)
         self._raw.clear()
         self._default = None
@@ -132,7 +132,7 @@ class _Pending:
             line, offset, reason = self._odd
             self._odd = None
             return Gap(raw, line, offset, reason or "not JSON", True)
-        reason = "byte order mark" if _BOM in raw else "blank lines" if raw else empty
+        reason = "byte order mark" if _BOM in raw else "blank lines" if raw else "no newline"
         return Gap(raw, *self._start, reason, False)
 
 

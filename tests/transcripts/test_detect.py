@@ -35,6 +35,8 @@ def claude() -> bytes:
         (b"\0\0\0\0\n" + claude() * 2, "claude_code"),
         (CODEX, "codex"),
         (OTHER, "jsonl"),
+        (b'{"type":"session.started","sessionId":"x"}\n' * 2, "jsonl"),
+        (b'{"type":"last-prompt","sessionId":"x"}\n' + claude(), "claude_code"),
     ],
 )
 def test_the_content_decides(name: str, data: bytes, expected: str, one: One) -> None:
