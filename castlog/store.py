@@ -172,7 +172,7 @@ class Store:
     def view(self, rev: str, *, current: str | None = None) -> View:
         """Return the history up to a revision, for reading and forking. Raises as `resolve` does."""
         found = self._locate(rev, current)
-        return View(Session(self._core, found.session, found.row), found.name, found.place)
+        return View(Session(self._core, found.session, found.row), found.name, found.place, stray=found.stray)
 
     def branch(self, rev: str, *, current: str | None = None) -> Branch:
         """Return the branch a revision names, or the main branch of the session it names.

@@ -26,13 +26,14 @@ class View:
     `name` is the branch or tag it is read through.
     """
 
-    def __init__(self, owner: Session, name: str, place: Place) -> None:
+    def __init__(self, owner: Session, name: str, place: Place, *, stray: bool = False) -> None:
         self._owner = owner
         self._core = owner._core
         self._session = owner._session
         self._row = owner._made_from
         self._name = name
         self._fixed = place
+        self._stray = stray
 
     @property
     def name(self) -> str:
@@ -47,7 +48,8 @@ class View:
     @property
     def rev(self) -> str:
         """The revision string that names this place in any process that opens the store."""
-        return f"{ids.show_session(self._session)}/{self._name}@{self._fixed.seq}"
+        at = self.head.id if self._stray else self._fixed.seq
+        return f"{ids.show_session(self._session)}/{self._name}@{at}"
 
     @property
     def head(self) -> Point:

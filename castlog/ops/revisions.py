@@ -26,7 +26,10 @@ _LISTED_MAX = 6
 
 
 class Located(msgspec.Struct, frozen=True):
-    """What a revision means. `branch` is 0 for a tag; `moves` says whether it names a branch and not a fixed place."""
+    """What a revision means. `branch` is 0 for a tag; `moves` says whether it names a branch and not a fixed place.
+
+    `stray` says that the place is no longer in the branch's history: its reflog led there.
+    """
 
     session: bytes
     row: rows.Session
@@ -34,6 +37,7 @@ class Located(msgspec.Struct, frozen=True):
     branch: int
     place: Place
     moves: bool
+    stray: bool = False
 
 
 def resolve(txn: ReadTxn, objects: Objects, text: str, current: str | None = None) -> Located:
@@ -51,21 +55,18 @@ def resolve(txn: ReadTxn, objects: Objects, text: str, current: str | None = Non
         )
     here = None if current is None else resolve(txn, objects, current)
     found = _named(txn, match["base"], text, here)
-    seq = found.place.seq
+    what, place, stray = repr(found.name), found.place, False
     if match["seq"] is not None:
-        seq = int(match["seq"])
+        place = refs.place_at(txn, place, int(match["seq"]), what)
     elif match["id"] is not None:
-        seq = _by_id(txn, objects, found, match["id"][3:])
-    back = int(match["back"] or 0)
-    if back > seq:
-        raise NotFound(f"{text!r} goes {back} back from seq {seq}", seq=seq)
-    if seq > found.place.seq:
-        refs.place_at(txn, found.place, seq, f"{found.name!r}")
-    if seq - back != found.place.seq:
-        place = refs.place_at(txn, found.place, seq - back, f"{found.name!r}")
-        return msgspec.structs.replace(found, place=place, moves=False)
+        place, stray = _by_id(txn, objects, found, match["id"][3:])
+    if match["back"] is not None:
+        back = int(match["back"])
+        if back > place.seq:
+            raise NotFound(f"{text!r} goes {back} back from seq {place.seq}", seq=place.seq)
+        place = refs.place_at(txn, place, place.seq - back, what)
     fixed = match["seq"] is not None or match["id"] is not None or match["back"] is not None
-    return msgspec.structs.replace(found, moves=found.moves and not fixed)
+    return msgspec.structs.replace(found, place=place, moves=found.moves and not fixed, stray=stray)
 
 
 def current(txn: ReadTxn) -> Located | None:
@@ -198,8 +199,8 @@ def _branch(txn: ReadTxn, session: bytes, number: int) -> Located:
     return Located(session, row, ref.name, number, Place(ref.timeline, ref.seq, ref.id), True)
 
 
-def _by_id(txn: ReadTxn, objects: Objects, found: Located, prefix: str) -> int:
-    """Return the seq whose id begins with `prefix`; searches the named history, newest first."""
+def _by_id(txn: ReadTxn, objects: Objects, found: Located, prefix: str) -> tuple[Place, bool]:
+    """Return the place whose id begins with `prefix`, and whether only the reflog leads there."""
     hits = []
     for owner in reversed(timelines.segments(txn, found.place.timeline, 1, found.place.seq)):
         seq = owner.last
@@ -216,12 +217,24 @@ def _by_id(txn: ReadTxn, objects: Objects, found: Located, prefix: str) -> int:
             low = max(run.first, owner.first)
             hits += [at for at in range(low, seq + 1) if run.event_id(at - run.first).hex().startswith(prefix)]
             if hits and len(prefix) == 2 * ids.DIGEST_BYTES:
-                return hits[0]
+                break
             seq = low - 1
     if found.row.genesis.hex().startswith(prefix):
         hits.append(0)
     if not hits:
+        old = _old_head(txn, objects, found, prefix)
+        if old is not None:
+            return old, True
         raise NotFound(f"no event of {found.name!r} has an id that begins with b3:{prefix}", prefix=prefix)
     if len(hits) > 1:
         raise Invalid(f"b3:{prefix} fits the seqs {', '.join(map(str, sorted(hits)))}; write more of it", seqs=hits)
-    return hits[0]
+    return refs.place_at(txn, found.place, hits[0], repr(found.name)), False
+
+
+def _old_head(txn: ReadTxn, objects: Objects, found: Located, prefix: str) -> Place | None:
+    """Return the newest place a branch was moved away from whose id begins with `prefix`, or None."""
+    for move in reversed(refs.reflog(txn, found.branch) if found.branch else []):
+        digest = move.old_id or reader.id_at(txn, objects, found.row, move.old_timeline, move.old_seq)
+        if digest.hex().startswith(prefix):
+            return Place(move.old_timeline, move.old_seq, digest)
+    return None
