@@ -13,7 +13,6 @@ import pytest
 import castlog
 from castlog import Conflict, Invalid, NotFound, Unavailable
 
-
 # --- opening ------------------------------------------------------------------------------------
 
 
@@ -126,9 +125,19 @@ def test_a_closed_stores_handles_say_so(open_store) -> None:
 
 def test_the_context_manager_closes(tmp_path) -> None:
     """Leaving the block closes the store, with and without an exception, which passes."""
-    with pytest.raises(KeyError), castlog.open(tmp_path / "s") as store:
+    with castlog.open(tmp_path / "s") as store:
         main = store.create_session("x").branch("main")
-        raise KeyError
+    with pytest.raises(Unavailable):
+        main.append("note", {})
+
+    def fail() -> None:
+        nonlocal main
+        with castlog.open(tmp_path / "s") as store:
+            main = store.sessions()[0].branch("main")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     with pytest.raises(Unavailable):
         main.append("note", {})
 
