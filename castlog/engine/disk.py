@@ -507,6 +507,7 @@ class _Shared:
             # Another process made the map larger.
             with self.gate.alone("adopt the larger map", self._timeout):
                 self.current[0].set_mapsize(0)
+                self._map_bytes = self.current[0].info()["map_size"]
         elif isinstance(error, lmdb.PanicError):
             self._watch.forget()
             self.follow_file()
@@ -571,6 +572,7 @@ class _Shared:
                 new = self._open()
             else:
                 with self.gate.alone(f"open the store {self.path} anew", self._timeout):
+                    self.current = (old, base)  # In case it cannot be opened now, but later.
                     self._watch.forget()
                     old.close()
                     new = self._open()
