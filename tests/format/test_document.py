@@ -257,7 +257,8 @@ def test_bounds_match() -> None:
         "most bytes": limits.PIECE_BYTES_MAX,
         "normalization": 1,
     }
-    assert f"Keys have 1 to\n{limits.KEY_BYTES_MAX} bytes" in section("4. The map")
+    bounds = f"Keys have 1 to\n{limits.KEY_BYTES_MAX} bytes, values at most {limits.VALUE_BYTES_MAX:,}."
+    assert bounds in section("4. The map")
 
 
 def test_calls_match() -> None:
