@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from castlog.errors import Invalid
-from castlog.format import codec, ids
+from castlog.format import ids
+from castlog.format.room import with_room
 
 _encode = msgspec.json.Encoder().encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,7 +114,7 @@ _decode = msgspec.json.Decoder(EventLine).decode
 def decode(data: bytes) -> EventLine:
     """Return the event that `encode` wrote; raises Invalid for a line of another shape."""
     try:
-        return codec.with_room(_decode, data)
+        return with_room(_decode, data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise Invalid(f"not an event line: {exc}") from exc
 
