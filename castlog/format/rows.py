@@ -311,9 +311,9 @@ PIECES = Table(b"P", "32s", Piece)
 KEYS = Table(b"K", "16s16sQ", Seq)
 TRASH = Table(b"D", "Q", Trash)
 
-# Three tables whose values or keys are not of that form.
+# Three tables whose keys or values are of another form.
 _NAME_LETTER = b"B"  # session, then the name's UTF-8
-_RECORD = struct.Struct(">cQBQ")  # timeline, kind, seq -> a record, which its event id checks
+_RECORD = struct.Struct(">cQBQ")  # timeline, kind, seq -> a record, checksum as in the others
 _PART = struct.Struct(">cQH")  # object, part -> bytes, which the object's digest checks
 
 
