@@ -88,6 +88,9 @@ def open_disk(
     with _registry_lock:
         shared = _registry.get(key)
         if shared is None:
+            # A folder that took another one's place is open under the other's key.
+            shared = next((known for known in _registry.values() if known.path == target), None)
+        if shared is None:
             if key in _stranded:
                 raise Unavailable(
                     f"this process was forked in the middle of a transaction on {target}"
@@ -105,6 +108,8 @@ def open_disk(
                 check(txn)
         if not read_only:
             shared.make_writable()
+            with contextlib.suppress(Error, OSError):
+                shared.lengthen()
     except BaseException:
         engine.close()
         raise
@@ -178,10 +183,16 @@ class DiskEngine:
 
     def close(self) -> None:
         """Release the store; the last handle of the process closes the files. Calling it again does nothing."""
-        shared, self._shared = self._shared, None
+        shared = self._shared
         if shared is None or shared.pid != _getpid():
+            self._shared = None
             return
         with _registry_lock:
+            if shared.handles == 1 and shared.lock.owner == _get_ident():
+                raise Invalid("this thread is inside an update of the store; close it afterwards", path=str(self.path))
+            if self._shared is None:
+                return
+            self._shared = None
             shared.handles -= 1
             if not shared.handles:
                 del _registry[shared.key]
@@ -425,6 +436,7 @@ class _Shared:
         self.pid = _getpid()
         self.handles = 0
         self.gate = Gate()
+        self._closed = False
         self._read_only = read_only
         self._map_bytes = map_bytes
         self._timeout = timeout
@@ -535,6 +547,8 @@ class _Shared:
     def follow_file(self) -> None:
         """Open the data file that now lies at the path, if it is another one than ours."""
         with self.gate.turn():
+            if self._closed:
+                raise Unavailable(f"the store {self.path} was closed", path=str(self.path))
             if self.in_place():
                 return
             if not folder.holds_store(self.path):
@@ -640,11 +654,33 @@ class _Shared:
 
     # -- the end --
 
+    def lengthen(self) -> None:
+        """Give a healthy file that is too short the length it claims, so that the next open need not walk it.
+
+        A convenience that does not wait for the lock: the caller drops what it raises.
+        """
+        data = self.path / folder.DATA
+        if self._read_only or self.lock.owner == _get_ident() or not self.in_place():
+            return
+        if os.stat(data).st_size >= folder.committed(data)[1]:
+            return
+        try:
+            self.lock.acquire(0.0)
+            folder.allocate(data, folder.committed(data)[1])
+        finally:
+            self.lock.release()
+
     def close(self) -> None:
-        """Close the files."""
-        self.current[0].close()
-        self._watch.close()
-        self.lock.close()
+        """Close the files. Other threads that are still at it are waited for, but not for ever."""
+        with contextlib.suppress(Error, OSError):
+            self.lengthen()
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(Unavailable):
+                stack.enter_context(self.gate.alone("close the store", QUIET_SECONDS))
+            self._closed = True
+            self.current[0].close()
+            self._watch.close()
+            self.lock.close()
 
     def forget(self, *, quiet: bool) -> None:
         """Let go of the parent's files in a forked child, changing nothing the parent can see.

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import struct
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,12 +76,17 @@ def require_vacant(target: Path) -> None:
 
 def make_aside(target: Path) -> Path:
     """Create a private folder beside `target`, with an empty data file, a lock file and a `.gitignore` in it."""
-    with explained(target):
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
-        os.chmod(aside, FOLDER_MODE)
-        for name, content in ((DATA, b""), (WRITE_LOCK, b""), (".gitignore", b"*\n")):
-            _write_file(aside / name, content)
-        return aside
+    aside = target.with_name(f".castlog-{os.urandom(8).hex()}.new")
+    try:
+        with explained(target):
+            os.mkdir(aside, FOLDER_MODE)
+            os.chmod(aside, FOLDER_MODE)
+            for name, content in ((DATA, b""), (WRITE_LOCK, b""), (".gitignore", b"*\n")):
+                _write_file(aside / name, content)
+    except BaseException:
+        discard(aside)
+        raise
+    return aside
 
 
 def make_rebuild(target: Path) -> Path:
@@ -136,7 +139,10 @@ def put_in_place(aside: Path, target: Path) -> bool:
 
 
 def discard(aside: Path) -> None:
-    """Remove what `make_aside` made, if it is still there."""
+    """Remove what `make_aside` or `make_rebuild` made, if it is still there."""
+    # Imported where it is needed: it brings along three compressors.
+    import shutil
+
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -188,6 +194,20 @@ def committed(path: Path) -> tuple[int, int]:
         last_page, number = _META_TAIL.unpack_from(meta, _META_TAIL_AT)
         commits.append((number, (last_page + 1) * page_size))
     return max(commits)
+
+
+def allocate(path: Path, size: int) -> None:
+    """Make a file `size` bytes long if it is shorter. Never cuts and never overwrites, whoever else writes to it."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            length = os.fstat(descriptor).st_size
+            if length < size:
+                os.posix_fallocate(descriptor, length, size - length)
+        finally:
+            os.close(descriptor)
 
 
 def _page_size(path: Path, meta: bytes) -> int:

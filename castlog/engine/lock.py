@@ -14,9 +14,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
-import socket
+import re
 import struct
 import sys
 import threading
@@ -26,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from castlog.engine import folder
-from castlog.errors import Conflict
+from castlog.errors import Conflict, Unavailable
 from castlog.limits import LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN, LOCK_TURN_SECONDS
 
 _WRITE_BYTE = 0  # Held by the one writer.
@@ -34,6 +33,8 @@ _SWAP_BYTE = 1  # Shared while a data file is being opened, exclusive while it i
 _REBUILD_BYTE = 2  # Held by the one who builds a new data file.
 _WAIT_BYTE = 3  # Shared by those who wait to write.
 _NOTE_BYTES = 256  # The holder's note is padded to this, so that a shorter one leaves nothing of a longer one.
+
+_NOTE = re.compile(r"pid (\d+) host .* since (\S+)\n")
 
 _NONE = -1  # No descriptor.
 
@@ -67,7 +68,7 @@ class WriteLock:
         self._path = path
         # Reentrant for one property only: a thread that does not hold it cannot release it.
         self._queue = threading.RLock()
-        self._host = socket.gethostname()[:64]
+        self._host = os.uname().nodename[:64]
         self._since = 0.0
         # When the note is to be written and others are to be looked for; 0 for at once.
         self._due = 0.0
@@ -85,18 +86,18 @@ class WriteLock:
         thread that has it already must not ask again.
         """
         began = _monotonic()
-        if not self._queue.acquire(blocking=False) and not self._queue.acquire(
-            timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX)
-        ):
+        if not self._queue.acquire(blocking=False) and not self._queue.acquire(timeout=_bounded(timeout)):
             raise self._conflict(timeout, os.getpid(), self._since)
         self.owner = _get_ident()
         try:
             if began >= self._due:
-                self._step_aside(began)
+                self._step_aside()
             _lockf(self._descriptor, _TRY, 1, _WRITE_BYTE)
         except OSError as error:
             self._wait_to_write(error, began, timeout)
             self._due = 0.0
+        except ValueError as error:  # What Python says of the descriptor -1.
+            raise Unavailable(f"the store {self._path.parent} was closed", path=str(self._path.parent)) from error
         self.held = True
         if began >= self._due:
             self._begin_turn()
@@ -154,12 +155,14 @@ class WriteLock:
 
     def close(self) -> None:
         """Close the file. In a forked child this leaves the parent's lock alone."""
-        if self._descriptor != _NONE:
-            os.close(self._descriptor)
+        self.held = False
+        descriptor, self._descriptor = self._descriptor, _NONE
+        if descriptor != _NONE:
+            os.close(descriptor)
 
     @contextlib.contextmanager
     def _hold(self, threads: threading.Lock, kind: int, byte: int, timeout: float) -> Iterator[None]:
-        if not threads.acquire(timeout=timeout):
+        if not threads.acquire(timeout=_bounded(timeout)):
             raise self._conflict(timeout, os.getpid(), None)
         try:
             if self._descriptor == _NONE:
@@ -177,7 +180,7 @@ class WriteLock:
         finally:
             threads.release()
 
-    def _step_aside(self, now: float) -> None:
+    def _step_aside(self) -> None:
         """Let another process in if one waits and this one has had its turn.
 
         Who waits, polls, and would hardly ever hit the moments between the commits of a busy process: waits of two
@@ -190,8 +193,10 @@ class WriteLock:
         """Write down who holds the lock; once a turn, as it costs a hundredth of a durable commit."""
         self._due = _monotonic() + LOCK_TURN_SECONDS
         self._since = time.time()
-        note = json.dumps({"pid": os.getpid(), "host": self._host, "since": _iso(self._since)}) + "\n"
-        os.pwrite(self._descriptor, note.encode().ljust(_NOTE_BYTES), 0)
+        note = f"pid {os.getpid()} host {self._host} since {_iso(self._since)}\n"
+        # A disk without room for the note may well have room for the change.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, note.encode().ljust(_NOTE_BYTES), 0)
 
     def _wait_to_write(self, error: OSError, began: float, timeout: float) -> None:
         with contextlib.suppress(OSError):
@@ -221,9 +226,10 @@ class WriteLock:
         if self._descriptor == _NONE:
             return None, None
         pid, since = None, None
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            note = json.loads(os.pread(self._descriptor, _NOTE_BYTES, 0))
-            pid, since = int(note["pid"]), datetime.fromisoformat(note["since"]).timestamp()
+        found = _NOTE.match(os.pread(self._descriptor, _NOTE_BYTES, 0).decode(errors="replace"))
+        if found:
+            with contextlib.suppress(ValueError):
+                pid, since = int(found[1]), datetime.fromisoformat(found[2]).timestamp()
         asked = _ask(self._descriptor, how, byte)
         if asked is not None and asked != pid:
             return asked, None
@@ -278,6 +284,10 @@ def _ask(descriptor: int, how: int, byte: int) -> int | None:
         return None
     # A holder in another container has no number here.
     return answer[places[4]] if answer[places[0]] != fcntl.F_UNLCK and answer[places[4]] > 0 else None
+
+
+def _bounded(timeout: float) -> float:
+    return min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
 def _iso(seconds: float) -> str:

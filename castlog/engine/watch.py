@@ -51,14 +51,14 @@ class Watch:
 
     def in_place(self) -> bool:
         """Tell whether the remembered file is still at its path. Costs about half a microsecond."""
-        return _fstat(self._folder).st_ctime_ns == self._trusted or self._look()
+        try:
+            return _fstat(self._folder).st_ctime_ns == self._trusted or self._look()
+        except OSError:
+            return False
 
     def _look(self) -> bool:
         held = _fstat(self._folder)
-        try:
-            folder, file = os.stat(self._path.parent), os.stat(self._path)
-        except OSError:
-            return False
+        folder, file = os.stat(self._path.parent), os.stat(self._path)
         if (file.st_dev, file.st_ino) != self._file:
             return False
         same_folder = (folder.st_dev, folder.st_ino) == (held.st_dev, held.st_ino)
@@ -68,9 +68,9 @@ class Watch:
     def close(self) -> None:
         """Let go of the folder; the next to be asked is `remember`."""
         self.forget()
-        if self._folder != _NO_DESCRIPTOR:
-            os.close(self._folder)
-            self._folder = _NO_DESCRIPTOR
+        descriptor, self._folder = self._folder, _NO_DESCRIPTOR
+        if descriptor != _NO_DESCRIPTOR:
+            os.close(descriptor)
 
 
 def _is_past(change_time: int) -> bool:

@@ -446,6 +446,38 @@ def test_a_closed_engine_is_unavailable(engine: Engine) -> None:
             use()
 
 
+def test_closing_under_other_threads_is_clean(engine: Engine) -> None:
+    """Threads that are reading and writing while it is closed get Unavailable, and nobody hangs."""
+    failures: list[BaseException] = []
+    started = threading.Barrier(5)
+
+    def work(use: Callable[[], object]) -> None:
+        started.wait()
+        try:
+            while True:
+                use()
+        except Unavailable:
+            pass
+        except BaseException as error:
+            failures.append(error)
+
+    uses: list[Callable[[], object]] = [
+        lambda: put(engine, (b"k", b"v")),
+        lambda: put(engine, (b"l", b"v")),
+        lambda: rows(engine),
+        engine.version,
+    ]
+    threads = [threading.Thread(target=work, args=(use,)) for use in uses]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    engine.close()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert not failures
+
+
 def test_a_forked_child_is_refused(engine: Engine) -> None:
     """In a forked child reads, updates and version are Unavailable, and the parent goes on undisturbed."""
     put(engine, (b"k", b"1"))

@@ -354,12 +354,21 @@ def test_a_healthy_file_may_be_shorter_than_it_says(path: Path, opened: Callable
             break
     assert is_short()
     before = contents(engine)
+    short = path.with_name("short")
+    shutil.copytree(path, short)
     assert engine.problems() == []
     engine.close()
     engine = opened()
     assert contents(engine) == before
     put(engine, b"c", b"v" * 60_000)
     assert contents(engine) == before | {b"c": b"v" * 60_000}
+    # A copy that nobody closed: read as it is by one, given its length by the other.
+    for read_only in (True, False):
+        assert committed(short / "data.mdb")[1] > (short / "data.mdb").stat().st_size
+        copy = open_disk(short, read_only=read_only)
+        assert contents(copy) == before
+        copy.close()
+    assert committed(short / "data.mdb")[1] == (short / "data.mdb").stat().st_size
 
 
 # --- looking before touching --------------------------------------------------------------------
@@ -453,6 +462,25 @@ def test_a_writable_handle_after_a_read_only_one(opened: Callable[..., DiskEngin
     writer = opened()
     put(writer, b"c")
     assert b"c" in contents(reader)
+
+
+def test_opening_and_closing_inside_an_update(path: Path, opened: Callable[..., DiskEngine]) -> None:
+    """Another handle may come and go inside a change; the last one is closed afterwards only."""
+    engine = opened()
+
+    def change(txn: WriteTxn) -> None:
+        other = open_disk(path)
+        assert contents(other) == dict(ROWS)
+        with pytest.raises(Invalid):
+            put(other, b"inner")
+        other.close()
+        with pytest.raises(Invalid):
+            engine.close()
+        txn.put(b"c", b"")
+
+    engine.update(change)
+    put(engine, b"d")
+    assert set(contents(engine)) == {b"a", b"b", b"c", b"d"}
 
 
 def test_opening_and_closing_leaks_nothing(path: Path) -> None:
@@ -876,7 +904,7 @@ def test_a_replaced_folder_is_followed(
     os.rename(path, path.with_name("old"))
     os.rename(other_store(path.with_name("old"), [(b"new", b"1")]), path)
     put(engine, b"c")
-    assert set(contents(engine)) == {b"new", b"c"}
+    assert set(contents(engine)) == set(contents(opened())) == {b"new", b"c"}
     holder = start(HOLD)
     assert line(holder) == "held"
     with pytest.raises(Conflict, match=str(holder.pid)):
