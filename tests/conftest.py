@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,3 +97,40 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("castlog.limits.SEAL_BYTES", 2000)
     monkeypatch.setattr("castlog.limits.TAIL_BATCH_EVENTS", 3)
     monkeypatch.setattr("castlog.limits.PIECE_PAYLOAD_BYTES_MIN", 1000)
+
+
+class Child:
+    """A second process that opens stores of its own and does what it is asked; see child.py."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("child.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, do: str, **more: Any) -> Any:
+        """Have something done and return the answer, or `(kind, sentence)` of a castlog.Error."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+        self.process.stdin.flush()
+        reply = json.loads(self.process.stdout.readline())
+        return (reply["error"], reply["message"]) if "error" in reply else reply["said"]
+
+    def end(self) -> None:
+        """Let the process end and wait for it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    """One long-lived second process."""
+    process = Child()
+    yield process
+    process.end()
