@@ -8,6 +8,7 @@ A reader never raises over what it is given: a record it cannot make sense of is
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
@@ -136,11 +137,15 @@ class Format(NamedTuple):
 
 
 def formats() -> dict[str, Format]:
-    """Return every format by name: castlog's own and those of installed packages."""
+    """Return every format by name: castlog's own and those of installed packages. What cannot be loaded is left out."""
     found = {name: Format(name, importlib.import_module(module)) for name, module in _BUILT_IN.items()}
     for entry in entry_points(group=GROUP):
-        if entry.name not in found and entry.name != CASTLOG:
+        if entry.name in found or entry.name == CASTLOG:
+            continue
+        try:
             found[entry.name] = Format(entry.name, entry.load())
+        except (ImportError, AttributeError) as exc:
+            warnings.warn(f"the transcript format {entry.name!r} cannot be loaded: {exc}", RuntimeWarning, stacklevel=2)
     return found
 
 

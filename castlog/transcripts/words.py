@@ -20,6 +20,8 @@ def clean_line(text: object, length_max: int) -> str:
     """Return text as one line of at most `length_max` characters, without control characters; "" if nothing is left."""
     if not isinstance(text, str):
         return ""
+    if len(text) <= length_max and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
     text = unicodedata.normalize("NFC", text[: length_max * 8].encode("utf-8", "replace").decode("utf-8"))
     text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c) not in _BAD)
     text = " ".join(text.split())

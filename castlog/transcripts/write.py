@@ -34,9 +34,6 @@ class Writer:
         try:
             self.branch.extend([draft for draft, _ in pending], expect=head)
         except Invalid:
-            if len(pending) == 1:
-                self._write_opaque(*pending[0], head)
-                return
             for number, (draft, fallback) in enumerate(pending):
                 self._write_one(draft, fallback, head + number)
 
@@ -44,7 +41,4 @@ class Writer:
         try:
             self.branch.extend([draft], expect=head)
         except Invalid:
-            self._write_opaque(draft, fallback, head)
-
-    def _write_opaque(self, draft: Draft, fallback: str, head: int) -> None:
-        self.branch.extend([Draft(fallback, draft.payload, ts=draft.ts, schema=1)], expect=head)
+            self.branch.extend([Draft(fallback, draft.payload, ts=draft.ts, schema=1)], expect=head)

@@ -75,6 +75,42 @@ def test_a_half_written_line_is_replaced_when_it_is_whole(cut: int, rows: list[b
     assert heads(store)["main"] == 10
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (b"junk\n", b"junk\n#a", b"junk\n#b", b"junk\n#1", b"junk\n#1\n\n"),
+        (b"", b"junk\n", b"junk\nnul", b"junk\nnull\n", b"junk\nnull\n#1\n"),
+        (b"#1", b"#1\n", b"#1\n#2", b"#1\n#2\n"),
+    ],
+)
+def test_main_follows_a_file_through_unfinished_ends(
+    steps: tuple[bytes, ...], rows: list[bytes], one: One, export: Callable[[FileReport], bytes], store: Store
+) -> None:
+    """However a file ended each time it was looked at, `main` is what it is now, and each look stays what it was."""
+    seen = []
+    for step in steps:
+        data = rows[0] + step.replace(b"#1", rows[1].strip()).replace(b"#2", rows[2].strip())
+        data = data.replace(b"#a", rows[1][:9]).replace(b"#b", rows[1][:70])
+        file = one(data)
+        seen.append((file, data))
+        main = file.__class__(file.path, file.format, file.status, rev=f"{file.session_id}/main")
+        assert export(main) == data
+        assert all(export(old) == content for old, content in seen)
+        assert one(data).added == 0
+    assert not any(name.startswith("main-") for name in heads(store))
+
+
+def test_a_row_without_a_time_takes_the_last_one_stored(chat: NewChat, one: One, store: Store) -> None:
+    """The time before a grown file's first new row is that of the row before it, stored by an earlier import."""
+    c = chat()
+    c.user("a", timestamp="2025-01-01T00:00:05Z")
+    c.user("b", timestamp="2025-01-01T00:00:09Z")
+    one(c.data)
+    c.plain(type="queue-operation", operation="x", sessionId=SESSION)
+    events = store.view(one(c.data).rev or "")
+    assert events.read(3).ts == events.read(2).ts
+
+
 def test_an_older_capture_that_ends_otherwise_is_kept_once(rows: list[bytes], one: One, store: Store) -> None:
     """A capture without its last newline, met after the whole file, adds that difference and nothing else."""
     one(b"".join(rows))

@@ -195,6 +195,7 @@ def test_a_copy_that_does_not_say_so_is_labelled(chat: NewChat, take: Take, tmp_
         path.write_bytes(c.data)
         os.utime(path, (1000 + number, 1000 + number))
     take(tmp_path)
+    os.utime(tmp_path / f"{ids[0]}.jsonl", (9000, 9000))
     assert take(tmp_path).added == 0
     labels = {session.origin: session.labels.get("forked_from") for session in store.sessions()}
     assert labels == {f"claude_code:{ids[0]}": None, f"claude_code:{ids[1]}": ids[0]}
@@ -226,6 +227,15 @@ def test_titles(rows: list[tuple[str, str]], title: str, chat: NewChat, one: One
         else:
             c.plain(type=f"{kind}-title", sessionId=SESSION, **{f"{kind}Title": text})
     assert store.session(one(c.data).session_id or "").title == title
+
+
+def test_a_prompt_far_down_gives_the_title_in_the_end(chat: NewChat, one: One, store: Store) -> None:
+    """A session whose first rows say nothing is renamed when its first prompt comes."""
+    c = chat()
+    for _ in range(200):
+        c.row(type="system", subtype="x")
+    c.user("at last")
+    assert store.session(one(c.data).session_id or "").title == "at last"
 
 
 def test_a_title_given_in_castlog_stays(chat: NewChat, one: One, store: Store) -> None:
@@ -271,11 +281,24 @@ def test_what_looks_like_a_rewind_and_is_none(chat: NewChat, one: One, store: St
     c.row(type="progress", data={"type": "hook_progress"}, parentUuid=root)
     c.user("<command-name>/clear</command-name>", parentUuid=root)
     c.user("<bash-input>ls</bash-input>", parentUuid=root)
+    c.user("said by the client", parentUuid=root, isMeta=True)
+    c.user("said by the client again", parentUuid=root, isMeta=True)
     c.user("a", isSidechain=True, parentUuid=root)
     c.user("b", isSidechain=True, parentUuid=root)
     again = c.user("second", parentUuid=root)
     c.plain(**again)
     assert branches(store, one(c.data)) == {"main": len(c.rows)}
+
+
+def test_a_new_root_after_a_compaction_is_no_rewind(chat: NewChat, one: One, store: Store) -> None:
+    """Two prompts at the beginning are a rewind, unless the conversation was compacted between them."""
+    c = chat()
+    c.user("first")
+    c.row(type="system", subtype="compact_boundary", parentUuid=None)
+    c.user("second", parentUuid=None)
+    assert branches(store, one(c.data)) == {"main": 3}
+    c.user("third", parentUuid=None)
+    assert sorted(branches(store, one(c.data)).values()) == [3, 4]
 
 
 def test_a_rewind_that_comes_later_is_seen(chat: NewChat, one: One, store: Store) -> None:
@@ -345,14 +368,15 @@ def test_an_agents_agent_hangs_under_the_agent(chat: NewChat, take: Take, tmp_pa
     outer.user("outer")
     outer.call("t2", "Task", prompt="inner")
     (tmp_path / "agent-z.jsonl").write_bytes(outer.data)
-    (tmp_path / "agent-a.jsonl").write_bytes(agent_rows(chat, "inner", "inner"))
+    inner = chat(isSidechain=True, agentId="inner")
+    inner.user("inner")
+    inner.call("t3", "Task", prompt="innermost")
+    (tmp_path / "agent-m.jsonl").write_bytes(inner.data)
+    (tmp_path / "agent-a.jsonl").write_bytes(agent_rows(chat, "innermost", "innermost"))
     take(tmp_path)
-    inner = store.find_origin(f"claude_code:{SESSION}:inner")
-    outer_session = store.find_origin(f"claude_code:{SESSION}:outer")
-    assert inner is not None
-    assert inner.parent is not None
-    assert outer_session is not None
-    assert inner.parent.session_id == outer_session.id
+    line = [store.find_origin(f"claude_code:{SESSION}{end}") for end in ("", ":outer", ":inner", ":innermost")]
+    parents = [session.parent.session_id if session and session.parent else None for session in line]
+    assert parents == [None, *(session.id if session else "" for session in line[:-1])]
 
 
 def test_an_agent_without_a_parent_is_an_orphan(chat: NewChat, one: One, store: Store) -> None:

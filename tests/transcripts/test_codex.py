@@ -103,6 +103,18 @@ def test_lines_become_typed_events(one: One, store: Store) -> None:
     assert store.verify(deep=True).ok
 
 
+def test_a_prompt_far_down_gives_the_title_in_the_end(one: One, store: Store) -> None:
+    """A session whose first lines say nothing is renamed when its first prompt comes."""
+    file = one(data(meta(), *[line("turn_context")] * 200, message("user", "at last")), NAME)
+    assert store.session(file.session_id or "").title == "at last"
+
+
+def test_what_an_editor_put_before_a_prompt_is_no_title(one: One, store: Store) -> None:
+    """The title is what was asked, not which files were open."""
+    text = "# Context from my IDE setup:\n## Open tabs:\n- a.py\n\n## My request for Codex:\nfix it\n"
+    assert store.session(one(data(meta(), message("user", text)), NAME).session_id or "").title == "fix it"
+
+
 def test_old_rollouts_of_bare_items(one: One, store: Store) -> None:
     """The first versions wrote a header and then the items themselves."""
     file = one(

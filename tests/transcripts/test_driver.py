@@ -73,6 +73,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_taken(take: Take, tmp_path
     assert notes["a.jsonl"] == "not a regular file"
     assert "cannot be read" in notes["c.jsonl"]
     assert "castlog store" in notes["d.castlog"]
+    assert len(notes) == len(report.files) == 4
     assert len(store.sessions()) == 1
     assert report.ok
 

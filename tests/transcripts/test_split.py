@@ -52,6 +52,7 @@ A, B = b'{"type":"a"}', b'{"type":"b"}'
         (A + b"\n" + B, [A, B, ("ok", b"")]),
         (A + b"\r\n" + B + b"\r\n", [A + b"\r", B + b"\r"]),
         (b"\xef\xbb\xbf" + A + b"\n", [("ok", b"\xef\xbb\xbf"), A]),
+        (b'\xef\xbb\xbf{"x":1}\n', [("ok", b"\xef\xbb\xbf"), b'{"x":1}']),
         (b"\n" + A + b"\n\n\n" + B + b"\n\n", [("ok", b"\n"), A, ("ok", b"\n\n\n"), B, ("ok", b"\n\n")]),
         (A + B + b"\n", [A, ("ok", b""), B]),
         (A + b" \t" + B + b"\n", [A, ("ok", b" \t"), B]),
