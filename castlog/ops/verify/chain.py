@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt, Unavailable
 from castlog.format import chunk, codec, identity, rows
 from castlog.format.chunk import OpenCall
 from castlog.format.record import ENCRYPTED, Record, header
 from castlog.history import calls, tables
 from castlog.history.runs import Run, covers
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
 from castlog.ops.verify.places import Revs
 
 
@@ -84,13 +83,13 @@ class Chain:
             seq = run.first + index
             try:
                 raw = run.raw(index, self._inspection.fetch)
-            except (Corrupt, Unavailable) as exc:
+            except DAMAGE as exc:
                 self._found_later("damaged_payload", seq, f"seq {seq}: {exc}")
                 continue
             if raw and not (record.stored and record.stored.form & ENCRYPTED):
                 try:
                     codec.decode(raw)
-                except Corrupt as exc:
+                except DAMAGE as exc:
                     self._found_later("invalid_payload", seq, f"seq {seq}: {exc}")
 
     def _check_stored(self, txn: ReadTxn, run: Run, index: int, record: Record) -> None:

@@ -10,7 +10,7 @@ from castlog.history import objects
 from castlog.history.runs import Run, SealedRun
 from castlog.ops.verify import scan
 from castlog.ops.verify.chain import Chain, as_dict
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 
 def check_next(inspection: Inspection, txn: ReadTxn, chain: Chain, tail: rows.Tail) -> list[Run]:
@@ -28,7 +28,7 @@ def check_next(inspection: Inspection, txn: ReadTxn, chain: Chain, tail: rows.Ta
     try:
         value = txn.get(key)
         row = rows.CHUNKS.decode(key, value or b"")
-    except Corrupt as exc:
+    except DAMAGE as exc:
         inspection.damaged(exc, chain.rev(txn, first))
         chain.lose(last)
         return []
@@ -63,13 +63,13 @@ def _load(inspection: Inspection, txn: ReadTxn, chain: Chain, last: int, row: ro
         if item.kind != fmt.CHUNK:
             raise Corrupt(f"object {row.object} is not a chunk", object=row.object)
         head, body = chunk.decode(item.data[row.offset : row.offset + row.length])
-    except Corrupt as exc:
-        message = f"{exc}; it holds seqs {row.first} to {last}"
-        chain.found(txn, "damaged_object", row.first, message)
+    except DAMAGE as exc:
+        said = str(exc) if "object" in exc.facts else f"object {row.object}: {exc}"
+        chain.found(txn, "damaged_object", row.first, f"{said}; it holds seqs {row.first} to {last}")
         chain.lose(last, row.last_id)
         return None
-    said = (head.session, head.first_seq, head.last_seq, head.parent, head.last_id)
-    if said != (chain.line.row.session, row.first, last, row.parent, row.last_id):
+    ends = (head.session, head.first_seq, head.last_seq, head.parent, head.last_id)
+    if ends != (chain.line.row.session, row.first, last, row.parent, row.last_id):
         message = f"object {row.object} is not the chunk of seqs {row.first} to {last}"
         chain.found(txn, "wrong_chunk", row.first, message)
         chain.lose(last, row.last_id)

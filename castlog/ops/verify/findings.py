@@ -88,7 +88,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "stray_row": (WARNING, "a row lies outside of what the rows above it reach"),
     "unknown_row": (WARNING, "a row belongs to no table this version knows"),
     # remarks
-    "unchecked_pages": (NOTE, "the engine's structure could not be checked; the store is written all the time"),
+    "unchecked": (NOTE, "a part of the store was not checked, and why"),
     "unused_object": (NOTE, "nothing refers to an object; gc takes it"),
     "unused_piece": (NOTE, "no event uses a piece; a crash during a large append leaves some, and gc takes them"),
     "unmatched_result": (NOTE, "a result answers no call that was open"),

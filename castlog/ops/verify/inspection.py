@@ -19,6 +19,9 @@ from castlog.ops.verify.inventory import Inventory, PieceIndex
 
 T = TypeVar("T")
 
+# What damage looks like from here: a broken page also makes the transaction that met it useless for what follows.
+DAMAGE = (Corrupt, Unavailable)
+
 _COUNTED = ("sessions", "references", "timelines", "chunks", "events")
 _COUNTED_IN_STORES = ("pieces", "objects")  # no session owns them
 
@@ -89,7 +92,7 @@ class Inspection:
         """Return what `check` returns, or None when it meets damage, which becomes a finding."""
         try:
             return check()
-        except (Corrupt, Unavailable) as exc:
+        except DAMAGE as exc:
             self.damaged(exc, rev)
             return None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from castlog import limits
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
+from castlog.errors import Corrupt, Unavailable
 from castlog.format import objects as fmt
 from castlog.format import rows
 from castlog.history import tables
@@ -115,7 +115,7 @@ def stated_length(txn: ReadTxn, number: int) -> int | None:
 def _problem(txn: ReadTxn, digest: bytes) -> str | None:
     try:
         piece = tables.get(txn, rows.PIECES, digest)
-    except Corrupt as exc:
+    except (Corrupt, Unavailable) as exc:
         return str(exc)
     if piece is None:
         return "it is missing"

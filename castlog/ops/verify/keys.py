@@ -7,11 +7,10 @@ than that is each row followed to its event, which costs a chunk.
 from __future__ import annotations
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
 from castlog.format import ids, rows
 from castlog.history import reader, tables
 from castlog.ops.verify import scan
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 
 def check_all(inspection: Inspection) -> None:
@@ -33,7 +32,7 @@ def _follow(inspection: Inspection, txn: ReadTxn, key: bytes, value: bytes) -> N
     session, digest, timeline = key[1:17], key[17:33], int.from_bytes(key[33:], "big")
     try:
         problem = _problem(inspection, txn, session, digest, timeline, row.seq)
-    except Corrupt:
+    except DAMAGE:
         return  # the event cannot be read, which was found before
     if problem is not None:
         message = f"the row of key {digest.hex()} points at seq {row.seq} of timeline {timeline}: {problem}"

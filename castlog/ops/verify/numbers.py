@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from castlog.format import rows
 from castlog.history import tables
+from castlog.ops.verify import scan
 from castlog.ops.verify.inspection import Inspection
 
 _TABLES = (
@@ -40,10 +41,10 @@ def check_letters(inspection: Inspection) -> None:
     start = b"\0"
     while start:
         with inspection.core.read() as txn:
-            pair = inspection.attempt(lambda txn=txn, start=start: next(iter(txn.scan(start)), None))  # type: ignore[misc]
-        if pair is None:
+            key = inspection.attempt(lambda txn=txn, start=start: scan.first_key(txn, start, None))  # type: ignore[misc]
+        if key is None:
             return
-        letter = pair[0][:1]
+        letter = key[:1]
         if letter not in _LETTERS:
-            inspection.found("unknown_row", f"the key {pair[0].hex()} belongs to no table")
+            inspection.found("unknown_row", f"the key {key.hex()} belongs to no table")
         start = b"" if letter == b"\xff" else rows.after(letter)

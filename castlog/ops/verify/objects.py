@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt, Unavailable
 from castlog.format import objects as fmt
 from castlog.format import rows
 from castlog.history import objects
 from castlog.ops.verify import inventory, scan
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 
 def take_stock(inspection: Inspection) -> None:
@@ -55,7 +54,7 @@ def check_pieces(inspection: Inspection) -> None:
         with inspection.core.read() as txn:
             try:
                 _check_pack(inspection, txn, number, starts)
-            except (Corrupt, Unavailable) as exc:
+            except DAMAGE as exc:
                 inspection.damaged(exc)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
 from castlog.format import rows
 from castlog.format.record import TailRecord
 from castlog.history import reader, tables
@@ -11,7 +10,7 @@ from castlog.history.runs import OpenRun, Run
 from castlog.history.writer import Entry
 from castlog.ops.verify.chain import Chain, as_dict
 from castlog.ops.verify.chunks import check_beyond
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 _ALL = (1 << 64) - 1
 
@@ -45,7 +44,7 @@ def _check_record(txn: ReadTxn, chain: Chain, seq: int, key: bytes, value: bytes
     try:
         record = reader.open_record(key, value)
         run = OpenRun(chain.line.session.salt, seq, [record])
-    except Corrupt as exc:
+    except DAMAGE as exc:
         chain.found(txn, "damaged_record", seq, str(exc))
         chain.lose(seq)
         return None

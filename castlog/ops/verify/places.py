@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
 from castlog.format import ids, rows
 from castlog.history import reader, refs, tables, timelines
 from castlog.history.refs import Place
 from castlog.history.timelines import GENESIS
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 
 def problem(inspection: Inspection, txn: ReadTxn, session: bytes, row: rows.Session, place: Place) -> str | None:
@@ -30,7 +29,7 @@ def problem(inspection: Inspection, txn: ReadTxn, session: bytes, row: rows.Sess
         return None
     try:
         found = reader.id_at(txn, inspection.objects, row, place.timeline, place.seq)
-    except Corrupt:
+    except DAMAGE:
         return None
     return None if found == place.id else f"the event there is {ids.show_digest(found)[:19]}"
 
@@ -52,7 +51,7 @@ class Revs:
             for name, end in self._ways:
                 if end.seq >= seq and timelines.owner(txn, end.timeline, seq) == timeline:
                     return f"{shown}/{name}@{seq}"
-        except Corrupt:
+        except DAMAGE:
             self._timeline = GENESIS
         return shown
 

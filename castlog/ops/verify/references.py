@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
 from castlog.format import ids, rows
 from castlog.history import tables, timelines
 from castlog.history.refs import Place
 from castlog.ops.verify import places, scan
-from castlog.ops.verify.inspection import Inspection, Totals
+from castlog.ops.verify.inspection import DAMAGE, Inspection, Totals
 
 
 def check_all(inspection: Inspection) -> None:
@@ -18,7 +17,7 @@ def check_all(inspection: Inspection) -> None:
         with inspection.core.read() as txn:
             try:
                 _check_branch(inspection, txn, number)
-            except Corrupt as exc:
+            except DAMAGE as exc:
                 inspection.damaged(exc)
                 inspection.whole = False
     scan.each(inspection, _names_of(inspection), lambda txn, key, value: _visit_name(inspection, txn, key, value))
@@ -114,7 +113,7 @@ class _Where:
             return False
         try:
             return timelines.owner(self.txn, after.timeline, before.seq) == before.timeline
-        except Corrupt:
+        except DAMAGE:
             return True
 
 
@@ -131,7 +130,7 @@ def _check_reflog(where: _Where, number: int, ref: rows.Ref) -> None:
         following = n + 1
         try:
             row = rows.REFLOG.decode(key, value)
-        except Corrupt as exc:
+        except DAMAGE as exc:
             where.inspection.damaged(exc, where.rev)
             at, lowest = None, 0
             continue

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 
 from castlog import limits
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt, Unavailable
+from castlog.errors import Corrupt
 from castlog.format.rows import after
-from castlog.ops.verify.inspection import Inspection
+from castlog.ops.verify.inspection import DAMAGE, Inspection
+
+_NUMBERED_BYTES = 9  # letter and number, with which the keys of a clustered table begin
 
 Visit = Callable[[ReadTxn, bytes, bytes], None]
 
@@ -26,34 +28,44 @@ def numbers(inspection: Inspection, letter: bytes, highest: int) -> Iterator[int
 
     Where the map cannot be read the walk goes on with the next number, up to `highest`.
     """
-    at, end = 0, after(letter)
+    start, end, at = letter, after(letter), 0
     while True:
-        key = None
-        try:
-            with inspection.core.read() as txn:
-                key = first_key(txn, letter + at.to_bytes(8, "big"), end)
-        except Corrupt as exc:
-            inspection.damaged(exc)
+        with inspection.core.read() as txn:
+            try:
+                key = first_key(txn, start, end)
+            except DAMAGE as exc:
+                inspection.damaged(exc)
+                key = b""
+        if key is None:
+            return
+        if not key:
             if at >= highest:
                 return
             at += 1
+            start = letter + at.to_bytes(8, "big")
             continue
-        if key is None:
-            return
-        number = int.from_bytes(key[1:9], "big")
-        if len(key) < 9 or number < at:
-            inspection.found("damaged_pages", f"the key {key.hex()} is out of order")
-            return
-        yield number
-        at = number + 1
-        if at >= 1 << 64:
+        if len(key) <= _NUMBERED_BYTES:
+            inspection.found("unknown_row", f"the key {key.hex()} belongs to no table")
+            start = key + b"\0"
+            continue
+        at = int.from_bytes(key[1:_NUMBERED_BYTES], "big")
+        yield at
+        start = after(key[:_NUMBERED_BYTES])
+        if len(start) < _NUMBERED_BYTES or start >= end:
             return
 
 
-def first_key(txn: ReadTxn, start: bytes, stop: bytes) -> bytes | None:
-    """Return the first key from `start` on, or None when it would be `stop` or later."""
+def first_key(txn: ReadTxn, start: bytes, stop: bytes | None) -> bytes | None:
+    """Return the first key from `start` on, or None when it would be `stop` or later; raises Corrupt."""
     pair = next(iter(txn.scan(start, stop)), None)
-    return None if pair is None else pair[0]
+    return None if pair is None else ordered(start, pair[0])
+
+
+def ordered(start: bytes, key: bytes) -> bytes:
+    """Return the key; raises Corrupt when it comes before where the scan began."""
+    if key < start:
+        raise Corrupt(f"the keys of the map are out of order at {key.hex()}", path=key.hex())
+    return key
 
 
 def _batch(inspection: Inspection, txn: ReadTxn, start: bytes, stop: bytes, visit: Visit) -> bytes | None:
@@ -63,17 +75,15 @@ def _batch(inspection: Inspection, txn: ReadTxn, start: bytes, stop: bytes, visi
     for _ in range(limits.VERIFY_BATCH_ROWS):
         try:
             pair = next(pairs, None)
-        except (Corrupt, Unavailable) as exc:
+            if pair is None:
+                return None
+            ordered(at, pair[0])
+        except DAMAGE as exc:
             inspection.damaged(exc)
-            return None
-        if pair is None:
-            return None
-        if pair[0] < at:
-            inspection.found("damaged_pages", f"the key {pair[0].hex()} is out of order")
             return None
         try:
             visit(txn, *pair)
-        except (Corrupt, Unavailable) as exc:
+        except DAMAGE as exc:
             inspection.damaged(exc)
         at = pair[0] + b"\0"
     return at

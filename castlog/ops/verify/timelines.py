@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from castlog import limits
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
 from castlog.format import rows
 from castlog.history import reader, tables, timelines
 from castlog.history.timelines import GENESIS
 from castlog.ops.verify import scan
 from castlog.ops.verify.chain import Chain, Line, as_dict
 from castlog.ops.verify.chunks import check_next
-from castlog.ops.verify.inspection import Inspection, Totals
+from castlog.ops.verify.inspection import DAMAGE, Inspection, Totals
 from castlog.ops.verify.openchunk import check_open
 from castlog.ops.verify.places import Revs
 
@@ -27,7 +26,7 @@ def check_all(inspection: Inspection) -> None:
         with inspection.core.read() as txn:
             try:
                 line = _line(inspection, txn, number)
-            except Corrupt as exc:
+            except DAMAGE as exc:
                 inspection.damaged(exc)
                 inspection.whole = False
                 continue
@@ -74,13 +73,12 @@ def _check_row(inspection: Inspection, txn: ReadTxn, line: Line, forks: _Forks, 
             known = forks.calls(txn, line)
             if known is not None and known != as_dict(line.row.open):
                 found("wrong_open_calls", "the calls in flight where it forked are others")
+        after_all = rows.after(rows.TIMELINES.letter + line.number.to_bytes(8, "big"))
+        beyond = scan.first_key(txn, rows.IN_FLIGHT.key(line.number) + b"\0", after_all)
+        if beyond is not None:
+            inspection.found("unknown_row", f"the key {beyond.hex()} belongs to no table")
 
     inspection.attempt(check)
-    beyond = scan.first_key(
-        txn, rows.IN_FLIGHT.key(line.number) + b"\0", rows.after(rows.TIMELINES.letter + line.number.to_bytes(8, "big"))
-    )
-    if beyond is not None:
-        inspection.found("unknown_row", f"the key {beyond.hex()} belongs to no table")
 
 
 def _odd(inspection: Inspection, txn: ReadTxn, line: Line) -> Iterator[str]:
@@ -109,7 +107,7 @@ def _odd(inspection: Inspection, txn: ReadTxn, line: Line) -> Iterator[str]:
         yield "its depth or jump pointer is wrong"
     try:
         fork_id = reader.id_at(txn, inspection.objects, line.session, row.parent, row.fork_seq)
-    except Corrupt:
+    except DAMAGE:
         return  # found where the events of the parent are checked
     if fork_id != row.fork_id:
         yield f"the event at its fork point, {row.fork_seq}, has another id"
@@ -131,7 +129,7 @@ class _Forks:
             try:
                 found = reader.open_calls(txn, self._inspection.objects, line.session, *place)
                 self._known[place] = as_dict(found)
-            except Corrupt:
+            except DAMAGE:
                 self._known[place] = None
         return self._known[place]
 
