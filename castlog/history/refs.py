@@ -12,7 +12,7 @@ import msgspec
 
 from castlog import limits
 from castlog.engine.base import ReadTxn, WriteTxn
-from castlog.errors import Conflict, Invalid, NotFound
+from castlog.errors import Conflict, Corrupt, Invalid, NotFound
 from castlog.format import ids, rows
 from castlog.history import reader, tables, timelines
 from castlog.history.timelines import GENESIS
@@ -39,10 +39,10 @@ def names(txn: ReadTxn, session: bytes) -> list[tuple[str, rows.Name]]:
 
 
 def branch(txn: ReadTxn, number: int) -> rows.Ref:
-    """Return a living branch; raises NotFound when it was deleted."""
+    """Return a living branch; raises NotFound when it was deleted, Corrupt when it is missing: no row goes away."""
     row = tables.get(txn, rows.REFS, number)
     if row is None:
-        raise NotFound("there is no such branch", branch=number)
+        raise Corrupt(f"the row of branch {number} is missing", branch=number)
     if row.deleted is not None:
         raise NotFound(f"the branch {row.name!r} was deleted; undelete it first", branch=row.name)
     return row
