@@ -110,14 +110,22 @@ class Child:
             text=True,
         )
 
-    def ask(self, do: str, **more: Any) -> Any:
-        """Have something done and return the answer, or `(kind, sentence)` of a castlog.Error."""
+    def send(self, do: str, **more: Any) -> None:
+        """Ask for something without waiting."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
         self.process.stdin.flush()
+
+    def receive(self) -> Any:
+        """Return the next answer, or `(kind, sentence)` of a castlog.Error."""
+        assert self.process.stdout is not None
         reply = json.loads(self.process.stdout.readline())
         return (reply["error"], reply["message"]) if "error" in reply else reply["said"]
+
+    def ask(self, do: str, **more: Any) -> Any:
+        """Have something done and return the answer."""
+        self.send(do, **more)
+        return self.receive()
 
     def end(self) -> None:
         """Let the process end and wait for it."""
@@ -131,6 +139,14 @@ class Child:
 @pytest.fixture(scope="module")
 def child() -> Iterator[Child]:
     """One long-lived second process."""
+    process = Child()
+    yield process
+    process.end()
+
+
+@pytest.fixture(scope="module")
+def second_child() -> Iterator[Child]:
+    """Another such process."""
     process = Child()
     yield process
     process.end()
