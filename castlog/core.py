@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Restage(Exception):
-    """A piece that was there when the append was prepared is gone."""
+    """What an append was prepared on has changed, and it cannot go on without preparing again."""
 
 
 class Core:
@@ -145,13 +145,16 @@ class Core:
     ) -> tuple[rows.Ref, Outcome]:
         cut = {digest: data for draft in ready for digest, data in draft.pieces}
         packs = self._stage(cut)
-        weight = sum(len(draft.payload) for draft in ready if not draft.pieces) + 100 * len(ready)
+        weights = [draft.record_bytes for draft in ready]
+        too_long = max(weights) > limits.RECORD_BYTES_MAX
         plan = None
-        if weight >= limits.SEAL_BYTES or len(ready) >= limits.SEAL_EVENTS:
+        if too_long or sum(weights) >= limits.SEAL_BYTES or len(ready) >= limits.SEAL_EVENTS:
             with self.read() as txn:
                 before = writer.state(txn, self.objects, branch)
                 planned = writer.chain(txn, self.objects, before, ready, expect)
-                batch = sealing.prepare_batch(txn, self.objects, before, planned) if planned.new else None
+                batch = None
+                if planned.new:
+                    batch = sealing.prepare_batch(txn, self.objects, before, planned, whole=too_long)
             if batch is not None:
                 plan = (before, planned, *batch)
         now = self.clock()
@@ -162,6 +165,8 @@ class Core:
             outcome = good[1] if good else writer.chain(txn, self.objects, at, ready, expect)
             if not outcome.new:
                 return at.ref, outcome, 0, None
+            if too_long and good is None:
+                raise _Restage
             pieces.write(txn, self.objects, packs)
             if pieces.missing(txn, cut):
                 raise _Restage

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr
 
+from castlog.errors import Unavailable
 from castlog.format import codec, ids, line
 
 
@@ -41,6 +42,10 @@ class Source(Protocol):
 
     def commitment(self, index: int) -> bytes:
         """Return the commitment the event's id covers."""
+        ...
+
+    def locked(self, index: int) -> bool:
+        """Return whether the stored bytes are ciphertext."""
         ...
 
     def redacted(self, index: int) -> bool:
@@ -81,8 +86,13 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=True):
 
     @property
     def payload(self) -> Any:
-        """The payload as Python objects, decoded on first use. Of a redacted event: what remains, or None."""
+        """The payload as Python objects, decoded on first use. Of a redacted event: what remains, or None.
+
+        Raises Corrupt when it cannot be verified, Unavailable when it is encrypted.
+        """
         if self._payload is UNSET:
+            if self._source.locked(self._index):
+                raise Unavailable(f"the payload of seq {self.seq} is locked; this castlog has no keys", seq=self.seq)
             force_setattr(self, "_payload", self._source.payload(self._index))
         return self._payload
 
@@ -124,6 +134,7 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=True):
             key=self.key,
             id=self.id,
             commitment=self._source.commitment(self._index) if self.redacted else None,
+            encrypted=self._source.locked(self._index),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -145,6 +156,7 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=True):
                 ids.parse_digest(self.id),
                 self._source.commitment(self._index),
                 self.redacted,
+                self._source.locked(self._index),
             ),
         )
 
@@ -159,6 +171,7 @@ class _Frozen(msgspec.Struct, frozen=True):
     digest: bytes
     commits: bytes
     gone: bool
+    secret: bool
 
     def raw(self, index: int) -> bytes:
         return self.data
@@ -175,12 +188,15 @@ class _Frozen(msgspec.Struct, frozen=True):
     def commitment(self, index: int) -> bytes:
         return self.commits
 
+    def locked(self, index: int) -> bool:
+        return self.secret
+
     def redacted(self, index: int) -> bool:
         return self.gone
 
 
-def _thaw(plain: dict[str, Any], data: bytes, digest: bytes, commits: bytes, gone: bool) -> Event:
-    return Event(**plain, _source=_Frozen(data, digest, commits, gone), _index=0)
+def _thaw(plain: dict[str, Any], *rest: Any) -> Event:
+    return Event(**plain, _source=_Frozen(*rest), _index=0)
 
 
 class Raw(msgspec.Struct, frozen=True):

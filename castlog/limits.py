@@ -5,16 +5,19 @@ EVENT_BYTES_MAX = 256 * 1024 * 1024  # one payload is held in memory while it is
 DEPTH_MAX = 128  # JSON readers in other languages give up soon after; ours must not depend on the caller's stack
 TYPE_BYTES_MAX = 200  # a type, call id or key is an identifier, not a place for content
 CALL_ID_BYTES_MAX = 500  # providers' call ids were seen up to 64 bytes; imported ones may be composed
+CALL_IDS_BYTES_MAX = 32 * 1024  # of one event together: those in flight are one row of a table
 CALLS_PER_EVENT_MAX = 1000  # a record opening more is damaged, and the open list is copied into each chunk
 IDEMPOTENCY_KEY_BYTES_MAX = 1000  # keys are hashed; the bound keeps headers small
 NAME_BYTES_MAX = 200  # a name is part of a table key, and those end at 511 bytes
 TITLE_BYTES_MAX = 1000  # one line on a screen, with room
 LABEL_BYTES_MAX = 1000  # a label names a group; content belongs in events
+LABELS_BYTES_MAX = 16 * 1024  # all labels together: a session is one row of a table
 LABELS_MAX = 100  # all labels of a session are read whenever it is listed
 FORKS_PER_COMMIT_MAX = 10_000  # one commit holds the write lock for about 10 us a fork
 
 # Chunks, pieces and objects; figures were measured on a prototype.
 SEAL_BYTES = 64 * 1024  # larger chunks compress better but cost more on a random read
+RECORD_BYTES_MAX = 32 * 1024  # a longer record is sealed at once: the engine's values end at 64 KiB
 SEAL_EVENTS = 256  # bounds the scan for calls in flight and the cost of an id in the middle
 PIECE_PAYLOAD_BYTES_MIN = 8 * 1024  # smaller payloads lose more to the index than they save
 PIECE_BYTES_MIN = 1024

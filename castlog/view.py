@@ -100,7 +100,7 @@ class View:
             if at is not None:
                 place = refs.place_at(txn, place, at, self.name)
             calls = reader.open_calls(txn, self._core.objects, self._row, place.timeline, place.seq)
-            owners = {call.seq: timelines.owner(txn, place.timeline, call.seq) for call in calls}
+            owners = {seq: timelines.owner(txn, place.timeline, seq) for seq in calls.values()}
         return [
             self._core.event(self._session, self._row, self.name, owner, seq) for seq, owner in sorted(owners.items())
         ]

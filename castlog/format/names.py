@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from castlog import limits
 from castlog.errors import Invalid
@@ -46,6 +46,9 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
         if key in checked:
             raise Invalid(f"the label {key!r} is given twice, in two Unicode forms; give it once", value=key)
         checked[key] = _text(value, f"value of label {key!r}", limits.LABEL_BYTES_MAX, empty=True)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in checked.items())
+    if size > limits.LABELS_BYTES_MAX:
+        raise Invalid(f"the labels are {size:,} bytes together; shorten them to {limits.LABELS_BYTES_MAX:,}", size=size)
     return dict(sorted(checked.items()))
 
 
@@ -54,9 +57,15 @@ def check_type(kind: str) -> str:
     return _text(kind, "event type", limits.TYPE_BYTES_MAX)
 
 
-def check_call_id(call_id: str) -> str:
-    """Return a call id; raises Invalid for one that cannot be kept."""
-    return _text(call_id, "call id", limits.CALL_ID_BYTES_MAX)
+def check_call_ids(call_ids: Iterable[str]) -> tuple[str, ...]:
+    """Return an event's call ids, each once; raises Invalid for those that cannot be kept."""
+    checked = tuple(dict.fromkeys(_text(call_id, "call id", limits.CALL_ID_BYTES_MAX) for call_id in call_ids))
+    if len(checked) > limits.CALLS_PER_EVENT_MAX:
+        raise Invalid(f"{len(checked)} call ids; an event carries at most {limits.CALLS_PER_EVENT_MAX}")
+    size = sum(len(call_id.encode()) for call_id in checked)
+    if size > limits.CALL_IDS_BYTES_MAX:
+        raise Invalid(f"the call ids are {size:,} bytes together; keep them below {limits.CALL_IDS_BYTES_MAX:,}")
+    return checked
 
 
 def check_key(key: str) -> str:

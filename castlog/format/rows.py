@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from castlog.errors import Corrupt
-from castlog.format.chunk import OpenCall
 from castlog.format.identity import short_digest
 
 # The version of everything in this folder. A store says which one wrote it; see FORMAT.md.
@@ -128,7 +127,7 @@ class Timeline(msgspec.Struct, frozen=True, array_like=True):
     """The run of events one branch wrote since it forked. Never changes.
 
     `parent` 0 means it starts at the session's genesis. `jump` is the skew-binary jump pointer (Myers 1983, "An
-    applicative random-access stack"); `open` are the calls in flight at the fork point.
+    applicative random-access stack").
     """
 
     session: bytes
@@ -137,7 +136,6 @@ class Timeline(msgspec.Struct, frozen=True, array_like=True):
     fork_id: bytes
     depth: int
     jump: int
-    open: tuple[OpenCall, ...] = ()
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True):
@@ -169,9 +167,12 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Calls(msgspec.Struct, frozen=True, array_like=True):
-    """The calls in flight at a timeline's end: a cache, the log is the truth."""
+    """The calls that the event at the key's seq opened and that are in flight: at a timeline's end, or where it forked.
 
-    open: tuple[OpenCall, ...]
+    At the end it is a cache of the log, and there is a row for each such event, so that a call costs one small row.
+    """
+
+    call_ids: tuple[str, ...]
 
 
 class Seq(msgspec.Struct, frozen=True, array_like=True):
@@ -306,7 +307,8 @@ TIMELINES = Clustered(b"T", 0, "", Timeline)
 CHUNKS = Clustered(b"T", 1, "Q", Chunk)
 _RECORD_KIND = 2  # between the chunks and the tail, so that the newest record lies beside the tail
 TAILS = Clustered(b"T", 3, "", Tail)
-IN_FLIGHT = Clustered(b"T", 4, "", Calls)
+IN_FLIGHT = Clustered(b"T", 4, "Q", Calls)
+OPEN_AT_FORK = Clustered(b"T", 5, "Q", Calls)
 PIECES = Table(b"P", "32s", Piece)
 KEYS = Table(b"K", "16s16sQ", Seq)
 TRASH = Table(b"D", "Q", Trash)

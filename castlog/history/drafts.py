@@ -30,6 +30,12 @@ class Ready(msgspec.Struct, frozen=True):
     pieces: tuple[tuple[bytes, bytes], ...] = ()
 
     @property
+    def record_bytes(self) -> int:
+        """Roughly the bytes of its record in an open chunk."""
+        calls = sum(len(call_id.encode()) for call_id in self.call_ids)
+        return calls + 100 + (40 * len(self.pieces) if self.pieces else len(self.payload))
+
+    @property
     def needs_call_id(self) -> bool:
         """Whether the event opens a call that was given no id; it then gets `c<seq>`."""
         return not self.call_ids and self.type in OPENING
@@ -49,8 +55,6 @@ def prepare(
     call_ids = item.call_ids or (() if item.call_id is None else (item.call_id,))
     if item.call_id is not None and item.call_ids and item.call_id not in item.call_ids:
         raise Invalid("call_id is not among call_ids; give one of the two", call_id=item.call_id)
-    if len(call_ids) > limits.CALLS_PER_EVENT_MAX:
-        raise Invalid(f"{len(call_ids)} call ids; an event carries at most {limits.CALLS_PER_EVENT_MAX}")
     ts = clock() if item.ts is None else item.ts
     schema = 1 if item.schema is None else item.schema
     if type(ts) is not int or not TS_MIN <= ts <= TS_MAX:
@@ -65,7 +69,7 @@ def prepare(
         type=names.check_type(item.type),
         schema=schema,
         harness_version=names.check_harness_version(item.harness_version) or harness_version,
-        call_ids=tuple(dict.fromkeys(names.check_call_id(call_id) for call_id in call_ids)),
+        call_ids=names.check_call_ids(call_ids),
         key=None if item.key is None else names.check_key(item.key),
     )
 

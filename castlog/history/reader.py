@@ -7,9 +7,9 @@ from castlog.engine.base import ReadTxn
 from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
-from castlog.format.chunk import OpenCall
 from castlog.format.record import TailRecord, decode_tail
 from castlog.history import calls, tables, timelines
+from castlog.history.calls import InFlight
 from castlog.history.objects import Objects
 from castlog.history.runs import OpenRun, Run, SealedRun
 from castlog.history.timelines import GENESIS
@@ -92,10 +92,10 @@ def chunk_row(txn: ReadTxn, timeline: int, seq: int) -> tuple[int, rows.Chunk]:
     """Return the last seq and the row of the chunk that holds a sealed `seq`; raises Corrupt when there is none."""
     for key, value in txn.scan(rows.CHUNKS.key(timeline, seq), rows.record_key(timeline, 0)):
         row = rows.CHUNKS.decode(key, value)
-        if row.first > seq:
-            break
-        last = rows.CHUNKS.fields(key)[1]
+        owner, last = rows.CHUNKS.fields(key)
         assert isinstance(last, int)
+        if owner != timeline or not row.first <= seq <= last:
+            break
         return last, row
     raise Corrupt(f"no chunk of timeline {timeline} holds seq {seq}", timeline=timeline, seq=seq)
 
@@ -143,34 +143,31 @@ def id_at(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, 
     return run.event_id(seq - run.first)
 
 
-def open_calls(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, seq: int) -> tuple[OpenCall, ...]:
-    """Return the calls in flight at a place its timeline owns, oldest first, scanning at most one chunk."""
+def open_calls(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, seq: int) -> InFlight:
+    """Return the calls in flight at a place its timeline owns, scanning at most one chunk."""
     if timeline == GENESIS:
-        return ()
+        return {}
     tail = tail_of(txn, timeline)
-    start = timelines.read(txn, timeline)
+    begins = timelines.read(txn, timeline).fork_seq + 1
     run: Run
     if seq > tail.sealed:
-        base, first = start.open, start.fork_seq + 1
-        if tail.sealed >= first:
-            base = chunk_at(txn, objects, session.salt, timeline, tail.sealed).open
-            first = tail.sealed + 1
+        first = tail.sealed + 1
         run = OpenRun(session.salt, first, open_records(txn, timeline, first, seq))
     else:
         run = chunk_at(txn, objects, session.salt, timeline, seq)
         if seq == run.last:
-            return run.open
-        base = start.open
-        if run.first > start.fork_seq + 1:
-            base = chunk_at(txn, objects, session.salt, timeline, run.first - 1).open
+            return calls.thaw(run.open)
+    if run.first > begins:
+        base = calls.thaw(chunk_at(txn, objects, session.salt, timeline, run.first - 1).open)
+    else:
+        base = calls.read(txn, rows.OPEN_AT_FORK, timeline)
     return calls.fold(base, run.first, run.records[: seq - run.first + 1])
 
 
-def calls_at_head(txn: ReadTxn, objects: Objects, session: rows.Session, ref: rows.Ref) -> tuple[OpenCall, ...]:
+def calls_at_head(txn: ReadTxn, objects: Objects, session: rows.Session, ref: rows.Ref) -> InFlight:
     """Return the calls in flight at a branch's head; from the cache when the head is its timeline's end."""
     if ref.timeline == GENESIS:
-        return ()
+        return {}
     if tail_of(txn, ref.timeline).last == ref.seq:
-        row = tables.get(txn, rows.IN_FLIGHT, ref.timeline)
-        return row.open if row else ()
+        return calls.read(txn, rows.IN_FLIGHT, ref.timeline)
     return open_calls(txn, objects, session, ref.timeline, ref.seq)

@@ -208,6 +208,11 @@ class Page:
         """Return the commitment the event's id covers."""
         return self.run.commitment(index)
 
+    def locked(self, index: int) -> bool:
+        """Return whether the event's stored bytes are ciphertext."""
+        stored = self.run.records[index].stored
+        return stored is not None and bool(stored.form & ENCRYPTED)
+
     def redacted(self, index: int) -> bool:
         """Return whether the event is a tombstone."""
         stored = self.run.records[index].stored

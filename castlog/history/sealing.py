@@ -16,9 +16,9 @@ from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
-from castlog.format.chunk import OpenCall
 from castlog.format.record import Record, TailRecord
 from castlog.history import calls, reader, tables, timelines, writer
+from castlog.history.calls import InFlight
 from castlog.history.objects import Objects
 from castlog.history.runs import OpenRun
 from castlog.history.writer import Entry, Outcome, State
@@ -69,10 +69,13 @@ def prepare(
     return seal if seal.chunks else None
 
 
-def prepare_batch(txn: ReadTxn, objects: Objects, at: State, outcome: Outcome) -> tuple[Seal, list[Entry]] | None:
+def prepare_batch(
+    txn: ReadTxn, objects: Objects, at: State, outcome: Outcome, *, whole: bool = False
+) -> tuple[Seal, list[Entry]] | None:
     """Return chunks for what is open on a branch together with a batch of new events, and the entries left over.
 
-    None when the two together do not fill a chunk, or what is open cannot be verified.
+    None when the two together do not fill a chunk, or what is open cannot be verified. With `whole` nothing is left
+    over, however little it is.
     """
     if at.goes_on:
         assert at.tail is not None
@@ -80,14 +83,16 @@ def prepare_batch(txn: ReadTxn, objects: Objects, at: State, outcome: Outcome) -
         try:
             base, older = _open_part(txn, objects, at.session, timeline, at.tail)
         except Corrupt:
+            if whole:
+                raise
             return None
     else:
-        timeline, sealed, open_size, base, older = 0, at.ref.seq, 0, at.open, []
+        timeline, sealed, open_size, base, older = 0, at.ref.seq, 0, outcome.before or {}, []
     size = open_size + sum(entry.size for entry in outcome.new)
-    if size < limits.SEAL_BYTES and len(older) + len(outcome.new) < limits.SEAL_EVENTS:
+    if not whole and size < limits.SEAL_BYTES and len(older) + len(outcome.new) < limits.SEAL_EVENTS:
         return None
     entries = [Entry(seq, item) for seq, item in enumerate(older, sealed + 1)] + outcome.new
-    seal = _seal(objects.secret, at.ref.session, timeline, sealed, base, entries)
+    seal = _seal(objects.secret, at.ref.session, timeline, sealed, base, entries, whole=whole)
     if not seal.chunks:
         return None
     kept_from = seal.chunks[-1].last + 1
@@ -118,7 +123,7 @@ def commit_batch(
     txn: WriteTxn, objects: Objects, at: State, outcome: Outcome, seal: Seal, kept: Sequence[Entry], now: int
 ) -> tuple[int, rows.Tail]:
     """Write a batch that was sealed before it was ever open; return its timeline and that one's end."""
-    timeline, _ = writer.extend_timeline(txn, at)
+    timeline, _ = writer.extend_timeline(txn, at, outcome)
     write_chunks(txn, objects, seal, timeline)
     for entry in kept:
         writer.put_record(txn, timeline, entry)
@@ -128,12 +133,13 @@ def commit_batch(
 
 def _open_part(
     txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, tail: rows.Tail
-) -> tuple[tuple[OpenCall, ...], list[TailRecord]]:
+) -> tuple[InFlight, list[TailRecord]]:
     """Return the calls in flight where an open chunk begins, and its records; raises Corrupt unless all is verified."""
     row = timelines.read(txn, timeline)
-    base = row.open
-    if tail.sealed != row.fork_seq:
-        base = reader.chunk_at(txn, objects, session.salt, timeline, tail.sealed).open
+    if tail.sealed == row.fork_seq:
+        base = calls.read(txn, rows.OPEN_AT_FORK, timeline)
+    else:
+        base = calls.thaw(reader.chunk_at(txn, objects, session.salt, timeline, tail.sealed).open)
     records = reader.open_records(txn, timeline, tail.sealed + 1, tail.last)
     if records:
         OpenRun(session.salt, tail.sealed + 1, records)
@@ -145,7 +151,7 @@ def _seal(
     session: bytes,
     timeline: int,
     sealed: int,
-    base: tuple[OpenCall, ...],
+    base: InFlight,
     entries: Sequence[Entry],
     *,
     whole: bool = False,
@@ -171,7 +177,7 @@ def _groups(entries: Sequence[Entry], whole: bool) -> Iterator[list[Entry]]:
         yield group
 
 
-def _encode(secret: bytes, session: bytes, open_after: tuple[OpenCall, ...], group: list[Entry]) -> Sealed:
+def _encode(secret: bytes, session: bytes, open_after: InFlight, group: list[Entry]) -> Sealed:
     table: dict[bytes, int] = {}
     records = [_repoint(entry.tail, table) for entry in group]
     first, last = group[0], group[-1]
@@ -181,7 +187,7 @@ def _encode(secret: bytes, session: bytes, open_after: tuple[OpenCall, ...], gro
         last.seq,
         first.tail.parent,
         last.tail.id,
-        open_after,
+        calls.freeze(open_after),
         tuple(table),
         tuple(records),
     )

@@ -14,7 +14,6 @@ import msgspec
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Corrupt
 from castlog.format import rows
-from castlog.format.chunk import OpenCall
 from castlog.history import tables
 
 GENESIS = 0  # the timeline that owns seq 0
@@ -41,13 +40,11 @@ def read(txn: ReadTxn, timeline: int) -> rows.Timeline:
     return row
 
 
-def create(
-    txn: WriteTxn, session: bytes, parent: int, fork_seq: int, fork_id: bytes, calls: tuple[OpenCall, ...]
-) -> int:
+def create(txn: WriteTxn, session: bytes, parent: int, fork_seq: int, fork_id: bytes) -> int:
     """Write a new timeline that leaves `parent` after `fork_seq`, and return its number."""
     depth, jump = depth_and_jump(txn, parent)
     number = tables.take_number(txn, "timeline")
-    row = rows.Timeline(session, parent, fork_seq, fork_id, depth, jump, calls)
+    row = rows.Timeline(session, parent, fork_seq, fork_id, depth, jump)
     tables.put(txn, rows.TIMELINES, row, number)
     return number
 

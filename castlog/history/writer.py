@@ -14,9 +14,9 @@ import msgspec
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, NotFound
 from castlog.format import identity, ids, rows
-from castlog.format.chunk import OpenCall
 from castlog.format.record import PIECES, Record, Stored, TailRecord, encode_tail, header
 from castlog.history import calls, reader, tables, timelines
+from castlog.history.calls import InFlight
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
 from castlog.history.timelines import GENESIS
@@ -30,7 +30,6 @@ class State(msgspec.Struct, frozen=True):
     session: rows.Session
     tail: rows.Tail | None
     head_id: bytes
-    open: tuple[OpenCall, ...]
 
     @property
     def goes_on(self) -> bool:
@@ -53,15 +52,16 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What an append comes to: the event of each draft, those that are new, and the calls then in flight.
+    """What an append comes to: the event of each draft, those that are new, and the calls in flight before and after.
 
-    `places` holds, for every draft, the (timeline, seq) of its event; timeline 0 stands for the one being written.
+    `places` holds, for every draft, the (timeline, seq) of its event; timeline 0 stands for the one being written. The
+    calls are None where nobody had to know them.
     """
 
     places: list[tuple[int, int]]
     new: list[Entry]
-    open: tuple[OpenCall, ...]
-    changed_calls: bool
+    before: InFlight | None
+    after: InFlight | None
 
 
 def state(txn: ReadTxn, objects: Objects, branch: int) -> State:
@@ -74,8 +74,7 @@ def state(txn: ReadTxn, objects: Objects, branch: int) -> State:
         raise NotFound("the session was deleted", session_id=ids.show_session(ref.session))
     tail = None if ref.timeline == GENESIS else reader.tail_of(txn, ref.timeline)
     head_id = ref.id or reader.id_at(txn, objects, session, ref.timeline, ref.seq)
-    in_flight = reader.calls_at_head(txn, objects, session, ref)
-    return State(branch, ref, session, tail, head_id, in_flight)
+    return State(branch, ref, session, tail, head_id)
 
 
 def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], expect: int | bytes | None) -> Outcome:
@@ -86,8 +85,7 @@ def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], ex
     places: list[tuple[int, int]] = []
     new: list[Entry] = []
     by_key: dict[str, Entry] = {}
-    in_flight = {call.call_id: call.seq for call in at.open}
-    changed = False
+    before = after = None
     seq, parent = at.ref.seq, at.head_id
     for draft in drafts:
         if draft.key is not None:
@@ -112,11 +110,12 @@ def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], ex
         places.append((GENESIS, seq))
         if draft.key is not None:
             by_key[draft.key] = entry
-        record = entry.tail.record
-        if record.call_ids and (record.type in calls.OPENING or record.type in calls.CLOSING):
-            calls.apply(in_flight, seq, record.type, record.call_ids)
-            changed = True
-    return Outcome(places, new, calls.freeze(in_flight) if changed else at.open, changed)
+        if before is None and (calls.concerns(entry.tail.record) or not at.goes_on):
+            before = reader.calls_at_head(txn, objects, at.session, at.ref)
+            after = dict(before)
+        if after is not None:
+            calls.apply(after, seq, entry.tail.record)
+    return Outcome(places, new, before, after)
 
 
 def find_key(txn: ReadTxn, at: State, key: str) -> tuple[int, int] | None:
@@ -165,7 +164,7 @@ def check_repeat(draft: Ready, record: Record, commitment: bytes, seq: int) -> N
 
 def commit(txn: WriteTxn, at: State, outcome: Outcome, now: int) -> tuple[int, rows.Tail]:
     """Write an outcome's new events, open, behind the state it was made for; return their timeline and its end."""
-    timeline, tail = extend_timeline(txn, at)
+    timeline, tail = extend_timeline(txn, at, outcome)
     size = tail.size
     for entry in outcome.new:
         put_record(txn, timeline, entry)
@@ -179,13 +178,14 @@ def put_record(txn: WriteTxn, timeline: int, entry: Entry) -> None:
     txn.put(key, rows.guard(key, encode_tail(entry.tail)))
 
 
-def extend_timeline(txn: WriteTxn, at: State) -> tuple[int, rows.Tail]:
+def extend_timeline(txn: WriteTxn, at: State, outcome: Outcome) -> tuple[int, rows.Tail]:
     """Return the timeline new events of a branch go to, and its tail; opens one if the head is not its end."""
     if at.goes_on:
         assert at.tail is not None
         return at.ref.timeline, at.tail
     ref = at.ref
-    timeline = timelines.create(txn, ref.session, ref.timeline, ref.seq, at.head_id, at.open)
+    timeline = timelines.create(txn, ref.session, ref.timeline, ref.seq, at.head_id)
+    calls.write(txn, rows.OPEN_AT_FORK, timeline, {}, outcome.before or {})
     return timeline, rows.Tail(ref.seq, at.head_id, ref.seq, 0)
 
 
@@ -199,11 +199,9 @@ def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: in
         record = entry.tail.record
         if record.key is not None:
             tables.put(txn, rows.KEYS, rows.Seq(entry.seq), session, rows.key_digest(record.key), timeline)
-    if outcome.open:
-        if outcome.changed_calls or not at.goes_on:
-            tables.put(txn, rows.IN_FLIGHT, rows.Calls(outcome.open), timeline)
-    elif at.open and at.goes_on:
-        tables.delete(txn, rows.IN_FLIGHT, timeline)
+    if outcome.after is not None:
+        kept = outcome.before if at.goes_on and outcome.before is not None else {}
+        calls.write(txn, rows.IN_FLIGHT, timeline, kept, outcome.after)
     ref = at.ref
     active = max(entry.tail.record.ts for entry in outcome.new)
     moved = msgspec.structs.replace(

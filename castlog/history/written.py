@@ -37,6 +37,10 @@ class Written:
         """Return the commitment the event's id covers."""
         return self._entries[index].commitment
 
+    def locked(self, index: int) -> bool:
+        """Return False: nothing is written encrypted yet."""
+        return False
+
     def redacted(self, index: int) -> bool:
         """Return False: what was just written is whole."""
         return False

@@ -52,6 +52,7 @@ def session_line(session: bytes, row: rows.Session, *, branch: str | None = None
         session_id=ids.show_session(session),
         genesis=ids.show_digest(row.genesis),
         salt=row.salt.hex(),
+        salt_digest=ids.show_digest(row.salt_digest) if row.salt_digest else "",
         created=line.show_time(row.created),
         title=row.title,
         labels=row.labels,

@@ -284,7 +284,7 @@ def _ready(event: line.EventLine, salt: bytes, secret: bytes, *, cut: bool = Tru
         type=names.check_type(event.type),
         schema=event.schema,
         harness_version=names.check_harness_version(event.harness_version),
-        call_ids=tuple(names.check_call_id(call_id) for call_id in call_ids),
+        call_ids=names.check_call_ids(call_ids),
         key=None if event.key is None else names.check_key(event.key),
         cut=cut,
     )

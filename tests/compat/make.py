@@ -288,7 +288,7 @@ def sample_names() -> list[tuple[str, rows.Name]]:
 def sample_rows(held: dict[bytes, bytes]) -> list[tuple[rows.Table[Any], tuple[int | bytes, ...], msgspec.Struct]]:
     """Return a row of each table with all it can hold, and one with as little as it can."""
     digest, large = next(iter(held)), (1 << 64) - 1
-    a, b, open_calls = b"a" * 32, b"b" * 32, (chunk.OpenCall("c1", 2), chunk.OpenCall("größe", 300))
+    a, b = b"a" * 32, b"b" * 32
     call = rows.ParentCall(b"P" * 16, 70_000, "c1", a)
     return [
         (rows.META, (), rows.Meta(1, SECRET, START)),
@@ -312,11 +312,13 @@ def sample_rows(held: dict[bytes, bytes]) -> list[tuple[rows.Table[Any], tuple[i
         (rows.REFLOG, (2, 0), rows.Move(START, "reset", 1, 9, a, 1, 5, b"")),
         (rows.REFLOG, (2, 256), rows.Move(START, "rename", 1, 9, a, 1, 9, a, "main -> trunk")),
         (rows.TIMELINES, (1,), rows.Timeline(SESSION, 0, 0, a, 1, 0)),
-        (rows.TIMELINES, (large,), rows.Timeline(SESSION, 70_000, 1 << 33, a, 10_000, 65_536, open_calls)),
+        (rows.TIMELINES, (large,), rows.Timeline(SESSION, 70_000, 1 << 33, a, 10_000, 65_536)),
         (rows.CHUNKS, (1, 256), rows.Chunk(1, 7, 0, 65_700, a, b)),
         (rows.CHUNKS, (1, large), rows.Chunk(257, 1 << 40, 1 << 33, 99, b, a)),
         (rows.TAILS, (1,), rows.Tail(300, b, 256, 40_000)),
-        (rows.IN_FLIGHT, (1,), rows.Calls(open_calls)),
+        (rows.IN_FLIGHT, (1, 2), rows.Calls(("c1",))),
+        (rows.IN_FLIGHT, (1, large), rows.Calls(("c2", "größe"))),
+        (rows.OPEN_AT_FORK, (1, 300), rows.Calls(("größe",))),
         (rows.PIECES, (digest,), rows.Piece(9, 0, len(held[digest]))),
         (rows.KEYS, (SESSION, identity.short_digest("once"), 1), rows.Seq(5)),
         (rows.TRASH, (1,), rows.Trash(START, SESSION, 0)),
@@ -410,13 +412,9 @@ def forms(store: castlog.Store) -> None:
         end = second[-1]
         open_size = sum(len(item.inline) + 32 * len(item.pieces) + 100 for item in second)
         put(txn, rows.TAILS, rows.Tail(end.seq, end.id, last.seq, open_size), timeline)
-        in_flight = [(max(closed), 14), ("c2", 13), *((f"call-{n}", 21) for n in range(20))]
-        put(
-            txn,
-            rows.IN_FLIGHT,
-            rows.Calls(tuple(chunk.OpenCall(*c) for c in sorted(in_flight, key=lambda c: c[1]))),
-            timeline,
-        )
+        in_flight = {13: ("c2",), 14: (max(closed),), 21: tuple(f"call-{n}" for n in range(20))}
+        for seq, call_ids in in_flight.items():
+            put(txn, rows.IN_FLIGHT, rows.Calls(call_ids), timeline, seq)
         whole = [*first, *second]
         put(
             txn,

@@ -17,7 +17,7 @@ CHECKS: list[tuple[Callable[[str], object], int]] = [
     (names.check_name, limits.NAME_BYTES_MAX),
     (names.check_title, limits.TITLE_BYTES_MAX),
     (names.check_type, limits.TYPE_BYTES_MAX),
-    (names.check_call_id, limits.CALL_ID_BYTES_MAX),
+    (lambda word: names.check_call_ids([word])[0], limits.CALL_ID_BYTES_MAX),
     (names.check_key, limits.IDEMPOTENCY_KEY_BYTES_MAX),
     (names.check_origin, limits.LABEL_BYTES_MAX),
     (names.check_harness_version, limits.NAME_BYTES_MAX),

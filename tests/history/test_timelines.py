@@ -31,7 +31,7 @@ class Forest:
     def add(self, parent: int, fork_seq: int) -> int:
         """Make a timeline that leaves the owner of `fork_seq` in the history of `parent`."""
         owner = self.owner(parent, fork_seq)
-        number = self.engine.update(lambda txn: timelines.create(txn, SESSION, owner, fork_seq, b"i" * 32, ()))
+        number = self.engine.update(lambda txn: timelines.create(txn, SESSION, owner, fork_seq, b"i" * 32))
         self.rows[number] = (owner, fork_seq)
         return number
 

@@ -6,9 +6,9 @@ import msgspec
 
 from castlog.engine.base import ReadTxn
 from castlog.format import chunk, codec, identity, rows
-from castlog.format.chunk import OpenCall
 from castlog.format.record import ENCRYPTED, Record, header
 from castlog.history import calls, tables
+from castlog.history.calls import InFlight
 from castlog.history.runs import Run, covers
 from castlog.ops.verify.inspection import DAMAGE, Inspection
 from castlog.ops.verify.places import Revs
@@ -29,11 +29,11 @@ class Chain:
     unknown).
     """
 
-    def __init__(self, inspection: Inspection, line: Line, revs: Revs) -> None:
+    def __init__(self, inspection: Inspection, line: Line, revs: Revs, at_fork: InFlight | None) -> None:
         self.line = line
         self.seq = line.row.fork_seq
         self.id = line.row.fork_id
-        self.calls: dict[str, int] | None = as_dict(line.row.open)
+        self.calls = at_fork
         self.complete = True
         self._inspection = inspection
         self._revs = revs
@@ -120,7 +120,7 @@ class Chain:
             for call_id in record.call_ids:
                 if call_id not in in_flight:
                     self.found(txn, "unmatched_result", seq, f"no call {call_id!r} is open before this {record.type}")
-        calls.apply(in_flight, seq, record.type, record.call_ids)
+        calls.apply(in_flight, seq, record)
 
     def _check_key(self, txn: ReadTxn, seq: int, key: str) -> None:
         session = self.line.row.session
@@ -135,11 +135,6 @@ class Chain:
     def _found_later(self, name: str, seq: int, message: str) -> None:
         with self._inspection.core.read() as txn:
             self.found(txn, name, seq, message)
-
-
-def as_dict(open_calls: tuple[OpenCall, ...]) -> dict[str, int]:
-    """Return calls in flight as the fold keeps them."""
-    return {call.call_id: call.seq for call in open_calls}
 
 
 def _claim(

@@ -6,10 +6,10 @@ from castlog.engine.base import ReadTxn
 from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
-from castlog.history import objects
+from castlog.history import calls, objects
 from castlog.history.runs import Run, SealedRun
 from castlog.ops.verify import scan
-from castlog.ops.verify.chain import Chain, as_dict
+from castlog.ops.verify.chain import Chain
 from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 
@@ -91,7 +91,7 @@ def _check_content(txn: ReadTxn, chain: Chain, row: rows.Chunk, run: SealedRun, 
         message = f"the id of seq {run.last} does not follow from seqs {run.first} to {run.last}"
         chain.found(txn, "broken_chain", run.first, message)
         chain.id = row.last_id
-    if was_known and chain.calls != as_dict(run.open):
+    if was_known and chain.calls != calls.thaw(run.open):
         message = f"the calls in flight after seq {run.last}, by its chunk, are not those of the log"
         chain.found(txn, "wrong_open_calls", run.last, message)
-    chain.calls = as_dict(run.open) if not was_known else chain.calls
+    chain.calls = calls.thaw(run.open) if not was_known else chain.calls

@@ -5,10 +5,10 @@ from __future__ import annotations
 from castlog.engine.base import ReadTxn
 from castlog.format import rows
 from castlog.format.record import TailRecord
-from castlog.history import reader, tables
+from castlog.history import calls, reader
 from castlog.history.runs import OpenRun, Run
 from castlog.history.writer import Entry
-from castlog.ops.verify.chain import Chain, as_dict
+from castlog.ops.verify.chain import Chain
 from castlog.ops.verify.chunks import check_beyond
 from castlog.ops.verify.inspection import DAMAGE, Inspection
 
@@ -71,8 +71,7 @@ def _check_end(inspection: Inspection, txn: ReadTxn, chain: Chain, tail: rows.Ta
         return  # something was lost on the way here
 
     def check() -> None:
-        row = tables.get(txn, rows.IN_FLIGHT, number)
-        if as_dict(row.open if row else ()) != chain.calls:
+        if calls.read(txn, rows.IN_FLIGHT, number) != chain.calls:
             message = f"the calls in flight at the end of timeline {number} are not those of the log"
             chain.found(txn, "wrong_in_flight", tail.last, message)
 

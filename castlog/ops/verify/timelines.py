@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from castlog import limits
 from castlog.engine.base import ReadTxn
 from castlog.format import rows
-from castlog.history import reader, tables, timelines
+from castlog.history import calls, reader, tables, timelines
 from castlog.history.timelines import GENESIS
 from castlog.ops.verify import scan
-from castlog.ops.verify.chain import Chain, Line, as_dict
+from castlog.ops.verify.chain import Chain, Line
 from castlog.ops.verify.chunks import check_next
 from castlog.ops.verify.inspection import DAMAGE, Inspection, Totals
 from castlog.ops.verify.openchunk import check_open
@@ -33,7 +33,8 @@ def check_all(inspection: Inspection) -> None:
             if line is None:
                 continue
             _check_row(inspection, txn, line, forks, revs)
-        chain = Chain(inspection, line, revs)
+            at_fork = _calls_at_fork(inspection, txn, number)
+        chain = Chain(inspection, line, revs, at_fork)
         inspection.attempt(lambda chain=chain: _walk(inspection, chain))  # type: ignore[misc]
         if not chain.complete:
             inspection.by_events[line.row.session].complete = False
@@ -58,6 +59,11 @@ def _line(inspection: Inspection, txn: ReadTxn, number: int) -> Line | None:
     return Line(number, row, session)
 
 
+def _calls_at_fork(inspection: Inspection, txn: ReadTxn, number: int) -> dict[str, int] | None:
+    """Return the calls in flight where a timeline began, by its rows; None when these are damaged."""
+    return inspection.attempt(lambda: calls.read(txn, rows.OPEN_AT_FORK, number))
+
+
 def _check_row(inspection: Inspection, txn: ReadTxn, line: Line, forks: _Forks, revs: Revs) -> None:
     """Compare a timeline's row with the timeline it left."""
 
@@ -71,10 +77,12 @@ def _check_row(inspection: Inspection, txn: ReadTxn, line: Line, forks: _Forks, 
             found("broken_timeline", message)
         if line.row.parent != GENESIS:
             known = forks.calls(txn, line)
-            if known is not None and known != as_dict(line.row.open):
+            if known is not None and known != calls.read(txn, rows.OPEN_AT_FORK, line.number):
                 found("wrong_open_calls", "the calls in flight where it forked are others")
+        elif calls.read(txn, rows.OPEN_AT_FORK, line.number):
+            found("wrong_open_calls", "it begins its session and has calls in flight before it")
         after_all = rows.after(rows.TIMELINES.letter + line.number.to_bytes(8, "big"))
-        beyond = scan.first_key(txn, rows.IN_FLIGHT.key(line.number) + b"\0", after_all)
+        beyond = scan.first_key(txn, rows.after(rows.OPEN_AT_FORK.prefix(line.number.to_bytes(8, "big"))), after_all)
         if beyond is not None:
             inspection.found("unknown_row", f"the key {beyond.hex()} belongs to no table")
 
@@ -85,7 +93,7 @@ def _odd(inspection: Inspection, txn: ReadTxn, line: Line) -> Iterator[str]:
     """Yield what in a timeline's row contradicts the timeline it left."""
     row = line.row
     if row.parent == GENESIS:
-        if (row.fork_seq, row.depth, row.jump, row.open) != (0, 1, GENESIS, ()):
+        if (row.fork_seq, row.depth, row.jump) != (0, 1, GENESIS):
             yield "it begins its session and has a fork point"
         if row.fork_id != line.session.genesis:
             yield "it does not begin at its session's genesis"
@@ -128,7 +136,7 @@ class _Forks:
                 self._known.clear()
             try:
                 found = reader.open_calls(txn, self._inspection.objects, line.session, *place)
-                self._known[place] = as_dict(found)
+                self._known[place] = found
             except DAMAGE:
                 self._known[place] = None
         return self._known[place]
