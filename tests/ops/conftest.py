@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 import castlog
-from castlog.engine.base import ReadTxn
-from castlog.format import rows
+from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.format import chunk, rows
+from castlog.format import objects as fmt
+from castlog.format.chunk import ChunkHeader
 from castlog.history import timelines
 from castlog.history.objects import Objects
 
@@ -160,6 +162,26 @@ class Kept:
             found.setdefault(finding.name, []).append(finding)
         return found
 
+    def reseal(self, key: bytes, change: Callable[[ChunkHeader, list[bytes]], tuple[ChunkHeader, list[bytes]]]) -> None:
+        """Change a chunk's header and payloads and write it as a sound object: what a bug or a redaction leaves."""
+        objects = self.store._core.objects
+        with self.engine.read() as txn:
+            row = rows.CHUNKS.decode(key, txn.get(key) or b"")
+            data = objects.read(txn, row.object).data
+        head, body = chunk.decode(data[row.offset : row.offset + row.length])
+        slots = zip(chunk.slots(head.records), head.records, strict=True)
+        payloads = [body[start : start + chunk.slot_length(record)] for start, record in slots]
+        data = chunk.encode(*change(head, payloads))
+
+        def write(txn: WriteTxn) -> None:
+            number = objects.write(txn, fmt.encode(objects.secret, fmt.CHUNK, data))
+            txn.put(key, rows.CHUNKS.encode(key, msgspec.structs.replace(row, object=number, length=len(data))))
+            for part, _ in list(txn.scan(rows.part_key(row.object, 0), rows.part_key(row.object + 1, 0))):
+                txn.delete(part)
+
+        self.engine.update(write)
+        self.forget()
+
     def look(self, read: Callable[[ReadTxn], Any]) -> Any:
         """Return what a function reads in a transaction of its own."""
         with self.engine.read() as txn:
@@ -175,6 +197,13 @@ def text(number: int, lines: int = 60) -> dict[str, Any]:
 def kept(store: castlog.Store, small_chunks: None) -> Kept:
     """A session with sealed and open chunks, pieces, keys, calls in flight, forks of forks, tags and a child."""
     return fill(store)
+
+
+@pytest.fixture
+def kept_in_memory(small_chunks: None, clock: Callable[[], int]) -> Iterator[Kept]:
+    """The same, where the engine makes no difference."""
+    with castlog.open("memory:", clock=clock) as store:
+        yield fill(store)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import msgspec
 
 from castlog.engine.base import ReadTxn
 from castlog.format import chunk, codec, identity, rows
-from castlog.format.record import ENCRYPTED, Record, header
+from castlog.format.record import ENCRYPTED, TOMBSTONE, Record, header
 from castlog.history import calls, tables
 from castlog.history.calls import InFlight
 from castlog.history.runs import Run, covers
@@ -55,7 +55,7 @@ class Chain:
         """Check a run that begins right behind the last seq: all but what takes reading pieces and decoding JSON."""
         inspection, salt, session = self._inspection, self.line.session.salt, self.line.row.session
         event_id = self.id or run.parent
-        parents = inspection.parents
+        parents, totals = inspection.parents, inspection.by_events[session]
         size, active = 0, -(1 << 63)
         for index, record in enumerate(run.records):
             seq = run.first + index
@@ -63,6 +63,8 @@ class Chain:
                 commits = identity.commitment(salt, run.inline(index))
             else:
                 commits = record.stored.commitment
+                if record.stored.form & TOMBSTONE:
+                    totals.redacted = True
                 self._check_stored(txn, run, index, record)
             event_id = identity.event_id(event_id, header(seq, record), commits)
             if record.call_ids:
@@ -75,7 +77,7 @@ class Chain:
             active = max(active, record.ts)
         self.id, self.seq = event_id, run.last
         inspection.count("events", len(run.records))
-        inspection.by_events[session].add(len(run.records), size, active)
+        totals.add(len(run.records), size, active)
 
     def read_payloads(self, run: Run) -> None:
         """Read every payload of a run, compare it with its commitment and decode it, one at a time."""

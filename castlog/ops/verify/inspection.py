@@ -27,18 +27,26 @@ _COUNTED_IN_STORES = ("pieces", "objects")  # no session owns them
 
 
 class Totals(msgspec.Struct):
-    """What a session's events, or its branches' counts, add up to. `complete` is off when some could not be read."""
+    """What a session's events, or its branches' counts, add up to. `complete` is off when some could not be read.
+
+    With `redacted` events among them the size is of what remains, and the branches' counts are of what was written.
+    """
 
     events: int = 0
     size: int = 0
     active: int | None = None
     complete: bool = True
+    redacted: bool = False
 
     def add(self, events: int, size: int, active: int) -> None:
         """Take in some events and the newest of their times."""
         self.events += events
         self.size += size
         self.active = active if self.active is None else max(self.active, active)
+
+    def agrees(self, said: Totals) -> bool:
+        """Return whether branches that count this much may have written these events."""
+        return (self.events, self.active) == (said.events, said.active) and (self.redacted or self.size == said.size)
 
 
 class Inspection:

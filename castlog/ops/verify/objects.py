@@ -45,7 +45,7 @@ def check_unused(inspection: Inspection) -> None:
         inspection.found("unused_object", f"nothing refers to object {number}")
     pieces = inspection.pieces.unused()
     if pieces:
-        inspection.found("unused_piece", f"{pieces:,} pieces are used by no event")
+        inspection.found("unused_piece", f"pieces that no event uses: {pieces:,}")
 
 
 def check_pieces(inspection: Inspection) -> None:

@@ -35,7 +35,7 @@ def check_counts(inspection: Inspection) -> None:
     odd = [
         session
         for session in {**inspection.by_branches, **inspection.by_events}
-        if inspection.by_events.get(session, nothing) != inspection.by_branches.get(session, nothing)
+        if not inspection.by_events.get(session, nothing).agrees(inspection.by_branches.get(session, nothing))
         and inspection.by_events.get(session, nothing).complete
     ]
     if not odd or not inspection.whole:
