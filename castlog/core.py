@@ -101,7 +101,7 @@ class Core:
                 ref, outcome = self._append(branch, session, ready, expect)
                 break
             except _Restage:
-                continue
+                self._write_seals()  # else they would change, at each try, what it was prepared on
         written = Written(outcome.new)
         first = outcome.new[0].seq if outcome.new else 0
         session_id = ids.show_session(ref.session)
@@ -135,10 +135,15 @@ class Core:
 
     def close(self) -> None:
         """Write chunks that wait, if that can be done now, and release the engine."""
-        if self._seals and not self.engine.read_only:
+        if not self.engine.read_only:
             with suppress(Error):  # they are only another form of what is durable already
-                self.update(lambda txn: None)
+                self._write_seals()
         self.engine.close()
+
+    def _write_seals(self) -> None:
+        """Write chunks that wait now, in a transaction of their own."""
+        if self._seals:
+            self.update(lambda txn: None)
 
     def _append(
         self, branch: int, session: rows.Session, ready: Sequence[Ready], expect: int | bytes | None
