@@ -157,6 +157,22 @@ def test_waiting_chunks_are_written_when_the_store_closes(open_disk_store, small
         assert [e.payload["n"] for e in store.branch(rev).events()] == list(range(5))
 
 
+@pytest.mark.parametrize("before", [0, 3, 5, 6])
+def test_an_event_too_long_for_an_open_record_is_sealed_at_once(store, main, small_chunks, monkeypatch, before) -> None:
+    """Call ids and payload can outgrow a record: the event goes into a chunk, also while one waits to be written."""
+    monkeypatch.setattr("castlog.limits.RECORD_BYTES_MAX", 1_200)
+    for n in range(before):
+        main.append("note", {"n": n})
+    call_ids = tuple(str(n) * 40 for n in range(10))
+    first = main.extend([Draft("tool_call", "x" * 900, call_ids=call_ids)])[0]
+    more = main.extend([("note", {}), Draft("tool_result", "y" * 900, call_ids=call_ids[1:]), ("note", {})])
+    assert [e.seq for e in (first, *more)] == list(range(before + 1, before + 5))
+    assert main.read(before + 1).call_ids == call_ids
+    assert [e.seq for e in main.in_flight()] == [before + 1]
+    assert main.append("note", {}).seq == before + 5
+    assert [f for f in store.verify(deep=True).findings if f.severity != "note"] == []
+
+
 def test_chunks_close_by_size_as_well(store, main, small_chunks) -> None:
     """A few larger events fill a chunk before five are there."""
     for n in range(9):
