@@ -98,7 +98,7 @@ def open_disk(
                     path=str(target),
                 )
             _look(target, check)
-            shared = _Shared(target, key, read_only=read_only, map_bytes=map_bytes, timeout=lock_timeout)
+            shared = _Shared(target, key, read_only=read_only, map_bytes=map_bytes, timeout=lock_timeout, check=check)
             _registry[key] = shared
         shared.handles += 1
     engine = DiskEngine(shared, read_only=read_only, lock_timeout=lock_timeout, notes=notes)
@@ -430,7 +430,17 @@ def _unfit(key: bytes, value: bytes) -> Invalid:
 class _Shared:
     """One environment with its locks, shared by every handle of this process on the same store."""
 
-    def __init__(self, path: Path, key: tuple[int, int], *, read_only: bool, map_bytes: int, timeout: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key: tuple[int, int],
+        *,
+        read_only: bool,
+        map_bytes: int,
+        timeout: float,
+        check: Callable[[ReadTxn], object] | None,
+    ) -> None:
+        self._check = check
         self.path = path
         self.key = key
         self.pid = _getpid()
@@ -602,6 +612,9 @@ class _Shared:
                 folder.keep_private(self.path / folder.READER_TABLE)
                 environment.reader_check()
                 _require_own_reader_table(environment, self.path)
+                if self._check is not None:  # a file that took this one's place may be of a newer format
+                    with environment.begin() as raw:
+                        self._check(_View(self.path, raw))
                 self._own_reader_table = self._reader_table()
             except BaseException:
                 environment.close()
