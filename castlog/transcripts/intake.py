@@ -61,7 +61,7 @@ class Intake:
         self._writer = Writer(place.branch, self._matcher.seq)
         for token in tokens:
             self._write(token, self._writer)
-        self._writer.flush()
+        self._writer.finish(at_end=place.status == "new")
         return self._taken(place)
 
     def _is_known(self, line: bytes) -> bool:

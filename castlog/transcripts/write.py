@@ -6,6 +6,7 @@ from castlog import Branch, Draft, Invalid
 
 BATCH_EVENTS = 1000
 BATCH_BYTES = 4 * 1024 * 1024
+SEAL_BYTES_MIN = 16 * 1024  # a transcript imported again and again while it grows makes no chunk of each few events
 
 
 class Writer:
@@ -15,6 +16,7 @@ class Writer:
         self.branch = branch
         self.seq = seq
         self.pending_bytes = 0
+        self.bytes = 0
         self._pending: list[tuple[Draft, str]] = []
 
     def put(self, draft: Draft, size: int, fallback: str) -> None:
@@ -22,6 +24,7 @@ class Writer:
         self._pending.append((draft, fallback))
         self.seq += 1
         self.pending_bytes += size
+        self.bytes += size
         if len(self._pending) >= BATCH_EVENTS or self.pending_bytes >= BATCH_BYTES:
             self.flush()
 
@@ -36,6 +39,12 @@ class Writer:
         except Invalid:
             for number, (draft, fallback) in enumerate(pending):
                 self._write_one(draft, fallback, head + number)
+
+    def finish(self, *, at_end: bool) -> None:
+        """Write what is pending, and seal it if it came to its end or is worth a chunk of its own."""
+        self.flush()
+        if at_end or self.bytes >= SEAL_BYTES_MIN:
+            self.branch.seal()
 
     def _write_one(self, draft: Draft, fallback: str, head: int) -> None:
         try:
