@@ -1,7 +1,7 @@
 """fork: what a fork, a read and a merge base cost by length of the history and by depth of nesting.
 
 Each fork is timed in turn with one durable commit of raw LMDB that writes a row of the same size. The nested store is
-built through the public interface: each branch is forked off the last one, and both then go on by an event of their own,
+built through the public interface: each branch is forked off the last one, and both go on by an event of their own,
 so that each is a timeline.
 """
 
