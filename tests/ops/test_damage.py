@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from castlog import Corrupt
+import castlog
+from castlog import Conflict, Corrupt
+from castlog.engine.base import WriteTxn
 from castlog.format import rows
 from castlog.format.chunk import decode
-from castlog.history import objects, reader
+from castlog.history import objects, reader, sealing, sessions
 
 
 def test_a_sound_store_reads_true_and_has_no_findings(kept) -> None:
@@ -224,6 +226,78 @@ def test_an_object_in_the_place_of_another_is_noticed(kept) -> None:
     assert kept.unreadable() == kept.owned(timeline, one.first, last)
     (finding,) = kept.found()["damaged_object"]
     assert f"object {one.object}" in finding.message
+
+
+def test_a_name_without_its_branch_is_corrupt(kept) -> None:
+    """A branch whose row is gone is damage, and not a branch that never was."""
+    number = next(rows.REFS.fields(key)[0] for key, row in kept.decoded(rows.REFS) if row.name == "inner")
+    kept.delete(rows.REFS.key(number))
+    with pytest.raises(Corrupt) as caught:
+        kept.store.branch(f"{kept.session.id}/inner")
+    assert caught.value.branch == number
+
+
+def test_a_key_that_is_none_among_records_hides_no_event(kept) -> None:
+    """A row with a key of another shape in an open chunk is found, and all records around it are read."""
+    key, value = kept.records()[0]
+    kept.put(key + b"?", value)
+    assert kept.unreadable() == kept.lost_by_walking() == kept.lost_by_walking(reverse=True) == set()
+    assert "damaged_row" in kept.found()
+
+
+def test_keys_out_of_order_lead_to_no_other_chunk(kept_in_memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the engine comes upon another row than the one looked for, the event is corrupt and not another one."""
+    kept = kept_in_memory
+    first, second = (key for key, _ in kept.table(rows.CHUNKS)[:2])
+    with kept.engine.read() as txn:
+        kind, honest = type(txn), type(txn).scan
+
+    def scan(self: object, start: bytes, stop: bytes | None = None, *, reverse: bool = False) -> object:
+        wrong = first < start <= second and start[9] == rows.CHUNKS.kind
+        return honest(self, first if wrong else start, stop, reverse=reverse)
+
+    monkeypatch.setattr(kind, "scan", scan)
+    timeline, last = rows.CHUNKS.fields(second)
+    before = rows.CHUNKS.fields(first)[1]
+    assert kept.unreadable() == kept.owned(timeline, before + 1, last)
+    assert not kept.store.verify().ok
+
+
+def test_a_chunk_read_in_a_transaction_that_was_given_up_is_not_remembered(kept) -> None:
+    """A number given out again after an aborted write means the later chunk, whatever was decoded meanwhile."""
+    main, inner = kept.session.branch("main"), kept.session.branch("inner")
+    core = kept.store._core
+    salt = kept.look(lambda txn: sessions.read(txn, bytes.fromhex(kept.session.id[5:]))).salt
+    seals = []
+    for branch in (inner, main):
+        branch.extend([("note", {"more": n}) for n in range(3)])
+        with kept.engine.read() as txn:
+            row = sessions.read(txn, bytes.fromhex(kept.session.id[5:]))
+            timeline = branch._place(txn).timeline
+            seals.append(sealing.prepare(txn, core.objects, row, timeline, whole=True))
+
+    def given_up(txn: WriteTxn) -> None:
+        sealing.apply(txn, core.objects, seals[0])
+        reader.chunk_at(txn, core.objects, salt, seals[0].timeline, seals[0].chunks[0].last)
+        raise Conflict("moved")
+
+    with pytest.raises(Conflict):
+        kept.engine.update(given_up)
+    kept.engine.update(lambda txn: sealing.apply(txn, core.objects, seals[1]))
+    assert [event.payload for event in main.events(start=main.head.seq - 2)] == [{"more": n} for n in range(3)]
+
+
+def test_what_a_batch_leaves_open_is_counted(kept_on_disk, open_disk_store) -> None:
+    """Another process's full open chunk, sealed along with a small batch, leaves records whose size is known."""
+    branch = kept_on_disk.session.branch("inner")
+    branch.seal()
+    other = open_disk_store()
+    for number in range(6):  # the sixth lies behind a chunk that is full and waits in this process to be written
+        other.branch(branch.rev).append("note", {"n": number}, key=f"n-{number}")
+    known = [castlog.Draft("note", {"n": number}, key=f"n-{number}") for number in range(6)]
+    branch.extend([*known, ("note", {"new": 1})])
+    assert [event.payload for event in branch.events(start=branch.head.seq - 1)] == [{"n": 5}, {"new": 1}]
+    assert set(kept_on_disk.found()) == set()
 
 
 def _number(number: int) -> bytes:
