@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -16,7 +17,8 @@ from ..events import short_rev
 from ..output import Styled
 from ..text import plural
 
-_FORMATS = ("castlog", "claude_code", "codex", "jsonl")
+# castlog's own, and whatever is plugged in.
+_FORMATS = ("castlog", *sorted(point.name for point in entry_points(group="castlog.transcripts")))
 _FILES_SHOWN = 20
 _STATUSES = ("new", "grown", "rewritten", "unchanged", "skipped")
 _COLOURS = {"new": "green", "grown": "green", "rewritten": "yellow", "skipped": "dim", "unchanged": "dim"}
