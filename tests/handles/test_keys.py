@@ -93,6 +93,21 @@ def test_a_fork_knows_the_keys_before_its_fork_point(main) -> None:
     assert (count(main), count(fork)) == (3, 2)
 
 
+def test_a_key_of_a_sibling_is_unknown_however_long_the_history(main, small_chunks) -> None:
+    """What another branch used after the fork point is not in this history, also below this branch's head."""
+    main.extend([("note", {})] * 3)
+    fork = main.fork("f", at=2)
+    main.append("note", {"main": 1}, key="k")
+    fork.extend([("note", {"fork": n}) for n in range(9)])
+    nested = fork.fork("nested", at=8)
+    event = fork.append("note", {"mine": 1}, key="k")
+    assert event.seq == 12
+    nested.extend([("note", {})] * 9)
+    assert nested.append("note", {"nested": 1}, key="k").seq == 18
+    assert fork.append("note", {"mine": 1}, key="k") == event
+    assert main.append("note", {"main": 1}, key="k").seq == 4
+
+
 def test_a_key_is_free_again_after_a_reset_behind_it(main) -> None:
     """What a reset took away is no longer history: its key may be used for something else."""
     main.append("note", {"n": 1}, key="a")
