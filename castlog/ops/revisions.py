@@ -217,7 +217,7 @@ def _by_id(txn: ReadTxn, objects: Objects, found: Located, prefix: str) -> tuple
             low = max(run.first, owner.first)
             hits += [at for at in range(low, seq + 1) if run.event_id(at - run.first).hex().startswith(prefix)]
             if hits and len(prefix) == 2 * ids.DIGEST_BYTES:
-                break
+                return refs.place_at(txn, found.place, hits[0], repr(found.name)), False
             seq = low - 1
     if found.row.genesis.hex().startswith(prefix):
         hits.append(0)
