@@ -104,6 +104,22 @@ def test_an_id_prefix_finds_its_event(store, here) -> None:
     assert store.resolve(f"main@{here.branch('main').fork('e', at=0).head.id}").seq == 0
 
 
+def test_a_whole_id_is_looked_for_no_further_than_needed(store, here, monkeypatch) -> None:
+    """The search begins at the head and ends where the id is: recent events are found without reading the rest."""
+    from castlog.history import reader
+
+    branch, looked = here.branch("main"), []
+    for level in range(6):
+        branch = branch.fork(f"deep{level}")
+        branch.append("note", {"level": level})
+    run_at = reader.run_at
+    monkeypatch.setattr(reader, "run_at", lambda *words, **more: looked.append(words[4]) or run_at(*words, **more))
+    assert store.resolve(f"{branch.rev}@{branch.read(18).id}").seq == 18
+    looked.clear()
+    assert store.resolve(f"{branch.rev}@{branch.head.id}~2").seq == 16
+    assert len(looked) == 1
+
+
 def test_an_id_of_another_branch_is_not_found(store, here) -> None:
     """An id is looked for in the named history only."""
     event = here.branch("idea").read(12)
