@@ -228,6 +228,21 @@ def test_an_object_in_the_place_of_another_is_noticed(kept) -> None:
     assert f"object {one.object}" in finding.message
 
 
+def test_a_sibling_of_equal_length_in_the_place_of_a_chunk_is_noticed(kept) -> None:
+    """Two forks' chunks as alike as can be are not taken for each other."""
+    main = kept.session.branch("main")
+    for name in ("one", "two"):
+        main.fork(name, at=5).extend([("note", {"by": name}) for _ in range(5)])
+    one, two = ((key, row) for key, row in kept.decoded(rows.CHUNKS)[-2:])
+    assert one[1].length == two[1].length
+    kept.put(rows.part_key(one[1].object, 0), dict(kept.parts())[rows.part_key(two[1].object, 0)])
+    assert [event.payload for event in kept.session.branch("two").events(start=6)] == [{"by": "two"}] * 5
+    with pytest.raises(Corrupt) as caught:
+        kept.session.branch("one").read(7)
+    assert caught.value.object == one[1].object
+    assert "wrong_chunk" in kept.found()
+
+
 def test_a_name_without_its_branch_is_corrupt(kept) -> None:
     """A branch whose row is gone is damage, and not a branch that never was."""
     number = next(rows.REFS.fields(key)[0] for key, row in kept.decoded(rows.REFS) if row.name == "inner")
@@ -269,14 +284,15 @@ def test_a_chunk_read_in_a_transaction_that_was_given_up_is_not_remembered(kept)
     core = kept.store._core
     salt = kept.look(lambda txn: sessions.read(txn, bytes.fromhex(kept.session.id[5:]))).salt
     seals = []
-    for branch in (inner, main):
-        branch.extend([("note", {"more": n}) for n in range(3)])
+    for branch, count in ((inner, 1), (main, 3)):
+        branch.extend([("note", {"more": n}) for n in range(count)])
         with kept.engine.read() as txn:
             row = sessions.read(txn, bytes.fromhex(kept.session.id[5:]))
             timeline = branch._place(txn).timeline
             seals.append(sealing.prepare(txn, core.objects, row, timeline, whole=True))
 
     def given_up(txn: WriteTxn) -> None:
+        assert seals[0].sealed == reader.tail_of(txn, seals[0].timeline).sealed
         sealing.apply(txn, core.objects, seals[0])
         reader.chunk_at(txn, core.objects, salt, seals[0].timeline, seals[0].chunks[0].last)
         raise Conflict("moved")
@@ -288,12 +304,12 @@ def test_a_chunk_read_in_a_transaction_that_was_given_up_is_not_remembered(kept)
 
 
 def test_what_a_batch_leaves_open_is_counted(kept_on_disk, open_disk_store) -> None:
-    """Another process's full open chunk, sealed along with a small batch, leaves records whose size is known."""
+    """Other processes' full open chunk, sealed along with a small batch, leaves records whose size is known."""
     branch = kept_on_disk.session.branch("inner")
     branch.seal()
-    other = open_disk_store()
-    for number in range(6):  # the sixth lies behind a chunk that is full and waits in this process to be written
-        other.branch(branch.rev).append("note", {"n": number}, key=f"n-{number}")
+    others = open_disk_store(), open_disk_store()
+    for number in range(6):  # the sixth lies behind what the first process is about to seal, and knows nothing of it
+        others[number // 5].branch(branch.rev).append("note", {"n": number}, key=f"n-{number}")
     known = [castlog.Draft("note", {"n": number}, key=f"n-{number}") for number in range(6)]
     branch.extend([*known, ("note", {"new": 1})])
     assert [event.payload for event in branch.events(start=branch.head.seq - 1)] == [{"n": 5}, {"new": 1}]
