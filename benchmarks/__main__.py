@@ -7,10 +7,20 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks import fork
-from benchmarks.figures import machine
+from benchmarks import append, fork, read, size
+from benchmarks.figures import Row, machine
 
-VERBS = {"fork": fork.measure}
+VERBS = {
+    "append_sync": append.sync,
+    "append_batch": append.batch,
+    "append_threads": append.threads,
+    "fork": fork.measure,
+    "replay": read.replay,
+    "read_random": read.read_random,
+    "list_sessions": read.list_sessions,
+    "size_plain": size.size_plain,
+    "size_quadratic": size.size_quadratic,
+}
 
 
 def main() -> None:
@@ -37,7 +47,7 @@ def main() -> None:
             _print_table(verb, rows)
 
 
-def _print_table(verb: str, rows: list[dict[str, float | int | str]]) -> None:
+def _print_table(verb: str, rows: list[Row]) -> None:
     print(f"\n{verb}")
     names = list(rows[0])
     lines = [

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 Work = Callable[[], Any]
+Row = dict[str, float | int | str]
 
 
 def seconds(work: Work) -> float:

@@ -15,14 +15,14 @@ from pathlib import Path
 import lmdb
 
 import castlog
-from benchmarks.figures import Work, in_turn, medians
+from benchmarks.figures import Row, Work, in_turn, medians
 
 ROUNDS = 60
 
 
-def measure(folder: Path, *, quick: bool) -> list[dict[str, float | int | str]]:
+def measure(folder: Path, *, quick: bool) -> list[Row]:
     """Return a row for each length and depth: microseconds of a fork, of a commit, their ratio, of reads."""
-    rows = []
+    rows: list[Row] = []
     raw = lmdb.open(str(folder / "raw"), map_size=1 << 32)
     numbers = itertools.count()
 
