@@ -53,7 +53,7 @@ class Source(Protocol):
         ...
 
 
-class Event(msgspec.Struct, frozen=True, eq=False, gc=True):
+class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One immutable record of a session, as read through a branch.
 
     `ts` is nanoseconds since 1970 UTC. `call_ids` lists every call the event opens or closes; `call_id` is the first of

@@ -18,7 +18,7 @@ TOMBSTONE = 4  # removed in part or whole; `commitment` is the original's, `rema
 _FORMS = PIECES | ENCRYPTED | TOMBSTONE
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True):
+class Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a payload lies that is not simply inline.
 
     `commitment` is what the event id covers. `recipe` are indexes into the piece table of the record's container.
@@ -32,7 +32,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
     data: bytes = b""
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One event without its seq, ids and payload. `size` is the length of the stored payload bytes."""
 
     ts: int
@@ -45,7 +45,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     stored: Stored | None = None
 
 
-class TailRecord(msgspec.Struct, frozen=True, array_like=True):
+class TailRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One event of an open chunk: both ids, so that it can be checked alone; its pieces; its payload if inline."""
 
     parent: bytes
