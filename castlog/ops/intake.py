@@ -154,20 +154,22 @@ class _Intake:
         self, txn: ReadTxn, head: Head, candidates: list[_Found], place: Place, common: int
     ) -> tuple[int | None, str] | None:
         """Return the branch to write to, None for a new one, and its name; None alone when nothing is to be done."""
+        names = {name for name, _ in refs.names(txn, self._item.session)}
         for found in candidates:
-            if found.place.seq >= head.seq and self._shared(txn, head, found) == head.seq:
+            holds = found.place.seq >= head.seq and self._shared(txn, head, found) == head.seq
+            if holds and (found.name == head.name or head.name in names):
                 return None
+        if head.name not in names:
+            return None, head.name
         for found in candidates:
             if found.place.seq <= common and self._shared(txn, head, found) == found.place.seq:
                 same = (found.place.timeline, found.place.seq) == (place.timeline, place.seq)
                 if same or common == head.seq:
                     return found.number, found.name
-        taken = {name for name, _ in refs.names(txn, self._item.session)}
-        name, number = head.name, 2
-        while name in taken:
-            name = f"{head.name}-{number}"
+        base, number = _base(head.name), 2
+        while f"{base}-{number}" in names:
             number += 1
-        return None, name
+        return None, f"{base}-{number}"
 
     def _create(self, name: str, place: Place) -> int:
         now, session = self._core.clock(), self._item.session
@@ -248,14 +250,21 @@ def _session(txn: WriteTxn, item: Parcel) -> bool:
 
 
 def _candidates(txn: ReadTxn, session: bytes, name: str) -> list[_Found]:
-    """Return the branches called NAME, NAME-2, NAME-3 and so on."""
+    """Return the branch of this name, then those that an earlier import may have named after it: BASE, BASE-2, ..."""
+    base = _base(name)
     found = []
     for held, row in refs.names(txn, session):
-        rest = held.removeprefix(f"{name}-")
-        if row.branch and (held == name or (rest != held and rest.isdecimal())):
+        if row.branch and _base(held) == base:
             ref = refs.branch(txn, row.branch)
-            found.append((len(held), _Found(row.branch, held, Place(ref.timeline, ref.seq, ref.id))))
-    return [item for _, item in sorted(found, key=lambda pair: (pair[0], pair[1].name))]
+            order = (held != name, len(held), held)
+            found.append((order, _Found(row.branch, held, Place(ref.timeline, ref.seq, ref.id))))
+    return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+
+
+def _base(name: str) -> str:
+    """Return a branch name without the number that an import gave it."""
+    base, dash, number = name.rpartition("-")
+    return base if dash and base and number.isdecimal() else name
 
 
 def _batches(events: Iterator[Ready]) -> Iterator[list[Ready]]:
