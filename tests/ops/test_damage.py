@@ -179,14 +179,19 @@ def test_a_damaged_timeline_takes_along_only_what_is_read_through_it(kept) -> No
 def test_rows_beside_the_events_hide_none_of_them(kept) -> None:
     """Damage to keys, calls, reflog, trash, children, origins, counters and HEAD is found and loses no event."""
     tables = (rows.KEYS, rows.IN_FLIGHT, rows.REFLOG, rows.TRASH, rows.CHILDREN, rows.ORIGINS, rows.COUNTERS, rows.HEAD)
+    events = kept.store.verify().checked["events"]
     for table in tables:
         there = kept.table(table)
         assert there, table.name
         for key, _ in kept.during(there):
             kept.flip(key)
             assert kept.unreadable() == set()
-            (finding,) = [item for item in kept.found()["damaged_row"] if key.hex() in item.message]
+            found = kept.found()
+            (finding,) = found["damaged_row"]
+            assert key.hex() in finding.message
             assert (finding.severity, table.name in finding.message) == ("error", True)
+            assert kept.store.verify().checked["events"] == events
+            assert set(found) <= {"damaged_row", "reflog_gap"}
 
 
 def test_damaged_names_and_sessions_raise_corrupt(kept) -> None:

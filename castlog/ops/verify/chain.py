@@ -126,7 +126,11 @@ class Chain:
 
     def _check_key(self, txn: ReadTxn, seq: int, key: str) -> None:
         session = self.line.row.session
-        row = tables.get(txn, rows.KEYS, session, rows.key_digest(key), self.line.number)
+        try:
+            row = tables.get(txn, rows.KEYS, session, rows.key_digest(key), self.line.number)
+        except DAMAGE as exc:
+            self._inspection.damaged(exc, self.rev(txn, seq))
+            return
         if row is None:
             self.found(txn, "missing_key", seq, f"the key {key!r} of seq {seq} has no row")
         elif row.seq != seq:

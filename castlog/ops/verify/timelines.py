@@ -35,8 +35,8 @@ def check_all(inspection: Inspection) -> None:
             _check_row(inspection, txn, line, forks, revs)
             at_fork = _calls_at_fork(inspection, txn, number)
         chain = Chain(inspection, line, revs, at_fork)
-        inspection.attempt(lambda chain=chain: _walk(inspection, chain))  # type: ignore[misc]
-        if not chain.complete:
+        walked = inspection.attempt(lambda chain=chain: _walk(inspection, chain))  # type: ignore[misc]
+        if not (walked and chain.complete):
             inspection.by_events[line.row.session].complete = False
         inspection.count("timelines")
         inspection.tell(line.row.session)
@@ -142,8 +142,8 @@ class _Forks:
         return self._known[place]
 
 
-def _walk(inspection: Inspection, chain: Chain) -> None:
-    """Check a timeline's events: its chunks one by one, then its open chunk as a whole."""
+def _walk(inspection: Inspection, chain: Chain) -> bool:
+    """Check a timeline's events: its chunks one by one, then its open chunk as a whole; return whether it got there."""
     number, row = chain.line.number, chain.line.row
     while True:
         with inspection.core.read() as txn:
@@ -151,8 +151,7 @@ def _walk(inspection: Inspection, chain: Chain) -> None:
             if tail is None or not row.fork_seq <= tail.sealed <= tail.last or tail.last == row.fork_seq:
                 said = "missing" if tail is None else f"{tail.sealed} and {tail.last}, from {row.fork_seq} on"
                 chain.found(txn, "wrong_tail", row.fork_seq + 1, f"the end of timeline {number} is {said}")
-                chain.complete = False
-                return
+                return False
             if chain.seq >= tail.sealed:
                 runs = check_open(inspection, txn, chain, tail)
             else:
@@ -161,5 +160,5 @@ def _walk(inspection: Inspection, chain: Chain) -> None:
             for run in runs:
                 chain.read_payloads(run)
         if chain.seq >= tail.last:
-            return
+            return True
         inspection.tell(row.session)
