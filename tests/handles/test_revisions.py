@@ -41,7 +41,6 @@ def here(store, session) -> castlog.Session:
         ("/main", "main", 12),
         ("/before", "before", 5),
         ("/", "main", 12),
-        ("", "main", 12),
         ("HEAD", "main", 12),
         ("main@4", "main", 4),
         ("main@12", "main", 12),
@@ -64,7 +63,7 @@ def here(store, session) -> castlog.Session:
     ],
 )
 def test_revisions_of_what_is_checked_out(store, here, rev, name, seq) -> None:
-    """Without a session the words mean the one that is checked out; nothing at all means its current branch."""
+    """Without a session the words mean the one that is checked out; without a branch its current one."""
     point = store.resolve(rev)
     assert (point.session_id, point.branch, point.seq) == (here.id, name, seq)
     branch = here.branch("main" if name == "before" else name)
@@ -209,7 +208,7 @@ def test_a_title_of_hex_digits_beside_an_id_that_ends_so(store, session) -> None
 # --- what moves and what does not ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rev", ["main", "idea", "/idea", "HEAD", "", "/"])
+@pytest.mark.parametrize("rev", ["main", "idea", "/idea", "HEAD", "/"])
 def test_a_branch_revision_is_a_branch(store, here, rev) -> None:
     """`store.branch` gives the branch, to append to."""
     assert store.branch(rev).append("note", {}).seq == 13
@@ -252,7 +251,7 @@ def test_current_stands_in_for_what_is_checked_out(store, here) -> None:
     other = store.create_session("other")
     other.branch("main").fork("mine").append("note", {})
     assert store.resolve("mine", current=other.id).session_id == other.id
-    assert store.resolve("", current=f"{other.id}/mine").branch == "mine"
+    assert store.resolve("HEAD", current=f"{other.id}/mine").branch == "mine"
     assert store.resolve("~1", current=f"{other.id}/mine").seq == 0
     assert store.branch("/main", current=other.id).session == other
     assert store.resolve("main").session_id == here.id
@@ -263,7 +262,7 @@ def test_current_stands_in_for_what_is_checked_out(store, here) -> None:
 def test_nothing_checked_out(store, session) -> None:
     """Then words that need it are NotFound with what to do; sessions are found all the same."""
     assert store.current is None
-    for rev in ("", "HEAD", "@3", "~1", "/main", "/"):
+    for rev in ("HEAD", "@3", "~1", "/main", "/"):
         with pytest.raises(NotFound, match="checked out"):
             store.resolve(rev)
     with pytest.raises(NotFound, match="checked out"):
@@ -296,6 +295,7 @@ def test_checkout_makes_a_branch_current_for_every_handle(open_disk_store, clock
 @pytest.mark.parametrize(
     "rev",
     [
+        "",
         "main@",
         "main@x",
         "main@-1",
