@@ -6,6 +6,7 @@ DEPTH_MAX = 128  # JSON readers in other languages give up soon after; ours must
 TYPE_BYTES_MAX = 200  # a type, call id or key is an identifier, not a place for content
 CALL_ID_BYTES_MAX = 500  # providers' call ids were seen up to 64 bytes; imported ones may be composed
 CALL_IDS_BYTES_MAX = 32 * 1024  # of one event together: those in flight are one row of a table
+CALLS_LISTED_MAX = 256  # a chunk lists this many calls in flight; more only where events since the last list pay for it
 CALLS_PER_EVENT_MAX = 1000  # a record opening more is damaged, and the open list is copied into each chunk
 IDEMPOTENCY_KEY_BYTES_MAX = 1000  # keys are hashed; the bound keeps headers small
 NAME_BYTES_MAX = 200  # a name is part of a table key, and those end at 511 bytes

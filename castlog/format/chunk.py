@@ -30,16 +30,21 @@ class OpenCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What a chunk says of itself: whose it is, its seqs and ids at both ends, calls open at its end, its pieces."""
+    """What a chunk says of itself: whose it is, its seqs and ids at both ends, calls open at its end, its pieces.
+
+    `open` is None where the list would be long: the calls then follow from the chunk before and this one's records.
+    `unlisted` counts the events since the calls were listed last, so that all lists together stay in proportion.
+    """
 
     session: bytes
     first_seq: int
     last_seq: int
     parent: bytes
     last_id: bytes
-    open: tuple[OpenCall, ...]
+    open: tuple[OpenCall, ...] | None
     pieces: tuple[bytes, ...]
     records: tuple[Record, ...]
+    unlisted: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode

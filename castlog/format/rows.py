@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from castlog.errors import Corrupt
+from castlog.format.chunk import OpenCall
 from castlog.format.identity import short_digest
 
 # The version of everything in this folder. A store says which one wrote it; see FORMAT.md.
@@ -166,15 +167,6 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
-class Calls(msgspec.Struct, frozen=True, array_like=True):
-    """The calls that the event at the key's seq opened and that are in flight: at a timeline's end, or where it forked.
-
-    At the end it is a cache of the log, and there is a row for each such event, so that a call costs one small row.
-    """
-
-    call_ids: tuple[str, ...]
-
-
 class Seq(msgspec.Struct, frozen=True, array_like=True):
     """A seq, for an idempotency key."""
 
@@ -307,8 +299,8 @@ TIMELINES = Clustered(b"T", 0, "", Timeline)
 CHUNKS = Clustered(b"T", 1, "Q", Chunk)
 _RECORD_KIND = 2  # between the chunks and the tail, so that the newest record lies beside the tail
 TAILS = Clustered(b"T", 3, "", Tail)
-IN_FLIGHT = Clustered(b"T", 4, "Q", Calls)
-OPEN_AT_FORK = Clustered(b"T", 5, "Q", Calls)
+IN_FLIGHT = Clustered(b"T", 4, "16s", OpenCall)
+OPEN_AT_FORK = Clustered(b"T", 5, "16s", OpenCall)
 PIECES = Table(b"P", "32s", Piece)
 KEYS = Table(b"K", "16s16sQ", Seq)
 TRASH = Table(b"D", "Q", Trash)
@@ -371,7 +363,7 @@ def format_version(value: bytes) -> int:
 
 
 def key_digest(key: str) -> bytes:
-    """Return what stands for an idempotency key or an origin in a table key."""
+    """Return what stands for an idempotency key, an origin or a call id in a table key."""
     return short_digest(key)
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.format import rows
 from castlog.format.chunk import OpenCall
 from castlog.format.record import Record
-from castlog.format.rows import Calls, Clustered
+from castlog.format.rows import Clustered
 from castlog.history import tables
 
 OPENING = frozenset({"tool_call", "model_request", "hook_call"})
@@ -30,19 +31,21 @@ def fold(before: Mapping[str, int], first: int, records: Iterable[Record]) -> In
     return in_flight
 
 
-def concerns(record: Record) -> bool:
-    """Return whether an event opens or closes a call."""
-    return bool(record.call_ids) and (record.type in OPENING or record.type in CLOSING)
-
-
 def apply(in_flight: InFlight, seq: int, record: Record) -> None:
     """Change `in_flight` by one event."""
-    if not concerns(record):
-        return
-    for call_id in record.call_ids:
+    for call_id, opened in changes(seq, record):
         in_flight.pop(call_id, None)  # an id opened again stands for its newest call
-        if record.type in OPENING:
-            in_flight[call_id] = seq
+        if opened is not None:
+            in_flight[call_id] = opened
+
+
+def changes(seq: int, record: Record) -> list[tuple[str, int | None]]:
+    """Return what an event does to calls: each of its ids with the seq it is open from, or None if it is closed."""
+    if record.type in OPENING:
+        return [(call_id, seq) for call_id in record.call_ids]
+    if record.type in CLOSING:
+        return [(call_id, None) for call_id in record.call_ids]
+    return []
 
 
 def freeze(in_flight: Mapping[str, int]) -> tuple[OpenCall, ...]:
@@ -55,30 +58,22 @@ def thaw(frozen: Iterable[OpenCall]) -> InFlight:
     return {call.call_id: call.seq for call in frozen}
 
 
-def read(txn: ReadTxn, table: Clustered[Calls], timeline: int) -> InFlight:
+def read(txn: ReadTxn, table: Clustered[OpenCall], timeline: int) -> InFlight:
     """Return the calls in flight in a timeline's rows: `IN_FLIGHT` at its end, `OPEN_AT_FORK` where it began."""
-    found: InFlight = {}
-    for key, row in tables.scan(txn, table, timeline.to_bytes(8, "big")):
-        seq = table.fields(key)[1]
-        assert isinstance(seq, int)
-        found.update(dict.fromkeys(row.call_ids, seq))
-    return found
+    found = [row for _, row in tables.scan(txn, table, timeline.to_bytes(8, "big"))]
+    return thaw(sorted(found, key=lambda call: call.seq))
 
 
 def write(
-    txn: WriteTxn, table: Clustered[Calls], timeline: int, before: Mapping[str, int], after: Mapping[str, int]
+    txn: WriteTxn, table: Clustered[OpenCall], timeline: int, changes: Mapping[str, int | None], *, fresh: bool = False
 ) -> None:
-    """Change a timeline's rows from `before` to `after`; costs a row for each event whose calls opened or closed."""
-    old, new = _by_seq(before), _by_seq(after)
-    for seq in old.keys() - new.keys():
-        tables.delete(txn, table, timeline, seq)
-    for seq, call_ids in new.items():
-        if old.get(seq) != call_ids:
-            tables.put(txn, table, Calls(tuple(call_ids)), timeline, seq)
+    """Change a timeline's rows: a call opened at a seq, or closed (None); costs one row a call.
 
-
-def _by_seq(in_flight: Mapping[str, int]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for call_id, seq in in_flight.items():
-        found.setdefault(seq, []).append(call_id)
-    return found
+    In a `fresh` timeline there is nothing to close.
+    """
+    for call_id, seq in changes.items():
+        digest = rows.key_digest(call_id)
+        if seq is not None:
+            tables.put(txn, table, OpenCall(call_id, seq), timeline, digest)
+        elif not fresh:
+            tables.delete(txn, table, timeline, digest)

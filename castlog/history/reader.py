@@ -141,24 +141,44 @@ def id_at(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, 
 
 
 def open_calls(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, seq: int) -> InFlight:
-    """Return the calls in flight at a place its timeline owns, scanning at most one chunk."""
+    """Return the calls in flight at a place its timeline owns, scanning one chunk and what `calls_before` does."""
     if timeline == GENESIS:
         return {}
     tail = tail_of(txn, timeline)
-    begins = timelines.read(txn, timeline).fork_seq + 1
     run: Run
     if seq > tail.sealed:
         first = tail.sealed + 1
         run = OpenRun(session.salt, first, open_records(txn, timeline, first, seq))
     else:
         run = chunk_at(txn, objects, session.salt, timeline, seq)
-        if seq == run.last:
+        if seq == run.last and run.open is not None:
             return calls.thaw(run.open)
-    if run.first > begins:
-        base = calls.thaw(chunk_at(txn, objects, session.salt, timeline, run.first - 1).open)
-    else:
-        base = calls.read(txn, rows.OPEN_AT_FORK, timeline)
+    base = calls_before(txn, objects, session, timeline, run.first)
     return calls.fold(base, run.first, run.records[: seq - run.first + 1])
+
+
+def calls_before(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, first: int) -> InFlight:
+    """Return the calls in flight where a chunk of `timeline`, sealed or open, begins.
+
+    Reads the chunk before; where that lists no calls, as many as it takes to find a list, which is no more than a few
+    for each of the calls found.
+    """
+    begins = timelines.read(txn, timeline).fork_seq + 1
+    passed = []
+    base = None
+    while base is None:
+        if first == begins:
+            base = calls.read(txn, rows.OPEN_AT_FORK, timeline)
+            break
+        run = chunk_at(txn, objects, session.salt, timeline, first - 1)
+        if run.open is not None:
+            base = calls.thaw(run.open)
+        else:
+            passed.append(run)
+            first = run.first
+    for run in reversed(passed):
+        base = calls.fold(base, run.first, run.records)
+    return base
 
 
 def calls_at_head(txn: ReadTxn, objects: Objects, session: rows.Session, ref: rows.Ref) -> InFlight:

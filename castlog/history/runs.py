@@ -84,7 +84,7 @@ class SealedRun(Run):
     def __init__(self, salt: bytes, head: chunk.ChunkHeader, body: bytes) -> None:
         super().__init__(salt, head.first_seq, head.parent, head.records)
         self.head = head
-        self.open: tuple[OpenCall, ...] = head.open
+        self.open: tuple[OpenCall, ...] | None = head.open
         self._body = body
         self._starts: list[int] | None = None
 

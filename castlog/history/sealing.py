@@ -44,6 +44,13 @@ class Seal(msgspec.Struct, frozen=True):
     chunks: tuple[Sealed, ...]
 
 
+class Before(msgspec.Struct, frozen=True):
+    """The calls in flight at a chunk's border, and how many events ago they were listed."""
+
+    calls: InFlight
+    unlisted: int
+
+
 def due(tail: rows.Tail) -> bool:
     """Return whether an open chunk is full."""
     return tail.last - tail.sealed >= limits.SEAL_EVENTS or tail.size >= limits.SEAL_BYTES
@@ -87,7 +94,7 @@ def prepare_batch(
                 raise
             return None
     else:
-        timeline, sealed, open_size, base, older = 0, at.ref.seq, 0, outcome.before or {}, []
+        timeline, sealed, open_size, base, older = 0, at.ref.seq, 0, Before(outcome.before, 0), []
     size = open_size + sum(entry.size for entry in outcome.new)
     if not whole and size < limits.SEAL_BYTES and len(older) + len(outcome.new) < limits.SEAL_EVENTS:
         return None
@@ -133,17 +140,16 @@ def commit_batch(
 
 def _open_part(
     txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, tail: rows.Tail
-) -> tuple[InFlight, list[TailRecord]]:
+) -> tuple[Before, list[TailRecord]]:
     """Return the calls in flight where an open chunk begins, and its records; raises Corrupt unless all is verified."""
-    row = timelines.read(txn, timeline)
-    if tail.sealed == row.fork_seq:
-        base = calls.read(txn, rows.OPEN_AT_FORK, timeline)
-    else:
-        base = calls.thaw(reader.chunk_at(txn, objects, session.salt, timeline, tail.sealed).open)
+    base = reader.calls_before(txn, objects, session, timeline, tail.sealed + 1)
+    unlisted = 0
+    if tail.sealed > timelines.read(txn, timeline).fork_seq:
+        unlisted = reader.chunk_at(txn, objects, session.salt, timeline, tail.sealed).head.unlisted
     records = reader.open_records(txn, timeline, tail.sealed + 1, tail.last)
     if records:
         OpenRun(session.salt, tail.sealed + 1, records)
-    return base, records
+    return Before(base, unlisted), records
 
 
 def _seal(
@@ -151,14 +157,18 @@ def _seal(
     session: bytes,
     timeline: int,
     sealed: int,
-    base: InFlight,
+    base: Before,
     entries: Sequence[Entry],
     *,
     whole: bool = False,
 ) -> Seal:
     chunks = []
     for group in _groups(entries, whole):
-        base = calls.fold(base, group[0].seq, (entry.tail.record for entry in group))
+        in_flight = calls.fold(base.calls, group[0].seq, (entry.tail.record for entry in group))
+        unlisted = base.unlisted + len(group)
+        if len(in_flight) <= max(limits.CALLS_LISTED_MAX, unlisted):
+            unlisted = 0
+        base = Before(in_flight, unlisted)
         chunks.append(_encode(secret, session, base, group))
     return Seal(timeline, sealed, tuple(chunks))
 
@@ -177,7 +187,7 @@ def _groups(entries: Sequence[Entry], whole: bool) -> Iterator[list[Entry]]:
         yield group
 
 
-def _encode(secret: bytes, session: bytes, open_after: InFlight, group: list[Entry]) -> Sealed:
+def _encode(secret: bytes, session: bytes, after: Before, group: list[Entry]) -> Sealed:
     table: dict[bytes, int] = {}
     records = [_repoint(entry.tail, table) for entry in group]
     first, last = group[0], group[-1]
@@ -187,9 +197,10 @@ def _encode(secret: bytes, session: bytes, open_after: InFlight, group: list[Ent
         last.seq,
         first.tail.parent,
         last.tail.id,
-        calls.freeze(open_after),
+        None if after.unlisted else calls.freeze(after.calls),
         tuple(table),
         tuple(records),
+        after.unlisted,
     )
     data = chunk.encode(head, [_slot(entry.tail) for entry in group])
     blob = fmt.encode(secret, fmt.CHUNK, data)

@@ -52,16 +52,17 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What an append comes to: the event of each draft, those that are new, and the calls in flight before and after.
+    """What an append comes to: the event of each draft, those that are new, and what they do to calls.
 
-    `places` holds, for every draft, the (timeline, seq) of its event; timeline 0 stands for the one being written. The
-    calls are None where nobody had to know them.
+    `places` holds, for every draft, the (timeline, seq) of its event; timeline 0 stands for the one being written.
+    `before` are the calls in flight at the head where a timeline begins there, else nobody has to know them; `changes`
+    holds the seq from which a call is open now, or None for one that is closed.
     """
 
     places: list[tuple[int, int]]
     new: list[Entry]
-    before: InFlight | None
-    after: InFlight | None
+    before: InFlight
+    changes: dict[str, int | None]
 
 
 def state(txn: ReadTxn, objects: Objects, branch: int) -> State:
@@ -85,7 +86,7 @@ def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], ex
     places: list[tuple[int, int]] = []
     new: list[Entry] = []
     by_key: dict[str, Entry] = {}
-    before = after = None
+    changes: dict[str, int | None] = {}
     seq, parent = at.ref.seq, at.head_id
     for draft in drafts:
         if draft.key is not None:
@@ -110,12 +111,10 @@ def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], ex
         places.append((GENESIS, seq))
         if draft.key is not None:
             by_key[draft.key] = entry
-        if before is None and (calls.concerns(entry.tail.record) or not at.goes_on):
-            before = reader.calls_at_head(txn, objects, at.session, at.ref)
-            after = dict(before)
-        if after is not None:
-            calls.apply(after, seq, entry.tail.record)
-    return Outcome(places, new, before, after)
+        changes.update(calls.changes(seq, entry.tail.record))
+    begins = bool(new) and not at.goes_on
+    before = reader.calls_at_head(txn, objects, at.session, at.ref) if begins else {}
+    return Outcome(places, new, before, changes)
 
 
 def find_key(txn: ReadTxn, at: State, key: str) -> tuple[int, int] | None:
@@ -185,7 +184,7 @@ def extend_timeline(txn: WriteTxn, at: State, outcome: Outcome) -> tuple[int, ro
         return at.ref.timeline, at.tail
     ref = at.ref
     timeline = timelines.create(txn, ref.session, ref.timeline, ref.seq, at.head_id)
-    calls.write(txn, rows.OPEN_AT_FORK, timeline, {}, outcome.before or {})
+    calls.write(txn, rows.OPEN_AT_FORK, timeline, outcome.before)
     return timeline, rows.Tail(ref.seq, at.head_id, ref.seq, 0)
 
 
@@ -199,9 +198,7 @@ def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: in
         record = entry.tail.record
         if record.key is not None:
             tables.put(txn, rows.KEYS, rows.Seq(entry.seq), session, rows.key_digest(record.key), timeline)
-    if outcome.after is not None:
-        kept = outcome.before if at.goes_on and outcome.before is not None else {}
-        calls.write(txn, rows.IN_FLIGHT, timeline, kept, outcome.after)
+    calls.write(txn, rows.IN_FLIGHT, timeline, outcome.before | outcome.changes, fresh=not at.goes_on)
     ref = at.ref
     active = max(entry.tail.record.ts for entry in outcome.new)
     moved = msgspec.structs.replace(

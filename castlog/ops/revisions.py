@@ -47,8 +47,6 @@ def resolve(txn: ReadTxn, objects: Objects, text: str, current: str | None = Non
     """
     if not isinstance(text, str):
         raise Invalid(f"a revision is text like main@40, not a {type(text).__name__}", value=text)
-    if not text:
-        raise Invalid("the revision is empty; name a branch, or HEAD for the current one", value=text)
     match = _SHAPE.fullmatch(text)
     if match is None:
         raise Invalid(

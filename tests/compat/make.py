@@ -316,9 +316,9 @@ def sample_rows(held: dict[bytes, bytes]) -> list[tuple[rows.Table[Any], tuple[i
         (rows.CHUNKS, (1, 256), rows.Chunk(1, 7, 0, 65_700, a, b)),
         (rows.CHUNKS, (1, large), rows.Chunk(257, 1 << 40, 1 << 33, 99, b, a)),
         (rows.TAILS, (1,), rows.Tail(300, b, 256, 40_000)),
-        (rows.IN_FLIGHT, (1, 2), rows.Calls(("c1",))),
-        (rows.IN_FLIGHT, (1, large), rows.Calls(("c2", "größe"))),
-        (rows.OPEN_AT_FORK, (1, 300), rows.Calls(("größe",))),
+        (rows.IN_FLIGHT, (1, identity.short_digest("c1")), chunk.OpenCall("c1", 2)),
+        (rows.IN_FLIGHT, (large, identity.short_digest("größe")), chunk.OpenCall("größe", large)),
+        (rows.OPEN_AT_FORK, (1, identity.short_digest("größe")), chunk.OpenCall("größe", 300)),
         (rows.PIECES, (digest,), rows.Piece(9, 0, len(held[digest]))),
         (rows.KEYS, (SESSION, identity.short_digest("once"), 1), rows.Seq(5)),
         (rows.TRASH, (1,), rows.Trash(START, SESSION, 0)),
@@ -414,7 +414,8 @@ def forms(store: castlog.Store) -> None:
         put(txn, rows.TAILS, rows.Tail(end.seq, end.id, last.seq, open_size), timeline)
         in_flight = {13: ("c2",), 14: (max(closed),), 21: tuple(f"call-{n}" for n in range(20))}
         for seq, call_ids in in_flight.items():
-            put(txn, rows.IN_FLIGHT, rows.Calls(call_ids), timeline, seq)
+            for call_id in call_ids:
+                put(txn, rows.IN_FLIGHT, chunk.OpenCall(call_id, seq), timeline, identity.short_digest(call_id))
         whole = [*first, *second]
         put(
             txn,

@@ -184,6 +184,7 @@ class Chunk(NamedTuple):
     open: list[Any]
     pieces: list[bytes]
     records: list[Any]
+    unlisted: int
     slots: list[bytes]
 
 

@@ -182,7 +182,7 @@ def test_the_chunk() -> None:
     slots = [body[at : at + chunk.slot_length(item)] for at, item in zip(starts, header.records, strict=True)]
     assert chunk.encode(header, slots) == VECTORS["chunk"]
     found = second.read_chunk(VECTORS["chunk"])
-    assert [*found[:8]] == plain(header)
+    assert [*found[:9]] == plain(header)
     assert found.slots == slots
     assert (found.session, found.first, found.parent) == (SESSION, 1, GENESIS)
     assert found.open == [["c2", 2], ["call-0", 10]]

@@ -171,8 +171,8 @@ def test_what_belongs_to_a_number_lies_together(number: int) -> None:
         rows.CHUNKS.key(number, 7),
         rows.record_key(number, 9),
         rows.TAILS.key(number),
-        rows.IN_FLIGHT.key(number, 5),
-        rows.OPEN_AT_FORK.key(number, 3),
+        rows.IN_FLIGHT.key(number, b"i" * 16),
+        rows.OPEN_AT_FORK.key(number, b"i" * 16),
     ]
     assert of_timeline == sorted(of_timeline)
     assert not of_timeline[0] < rows.TIMELINES.key(other) < of_timeline[-1]

@@ -315,15 +315,15 @@ def an_end_before_what_is_sealed(kept, patch) -> None:
 def a_call_at_a_fork_that_was_closed(kept, patch) -> None:
     """A fork point says a call is in flight that the log closed."""
     timeline = rows.TIMELINES.fields(kept.table(rows.TIMELINES)[1][0])[0]
-    key = rows.OPEN_AT_FORK.key(timeline, 2)
-    kept.put(key, rows.OPEN_AT_FORK.encode(key, rows.Calls(("call-0",))))
+    key = rows.OPEN_AT_FORK.key(timeline, rows.key_digest("call-0"))
+    kept.put(key, rows.OPEN_AT_FORK.encode(key, OpenCall("call-0", 2)))
 
 
 @breaks("wrong_open_calls", "before it")
 def a_call_before_the_beginning(kept, patch) -> None:
     """A session's first timeline has calls in flight before it."""
-    key = rows.OPEN_AT_FORK.key(1, 2)
-    kept.put(key, rows.OPEN_AT_FORK.encode(key, rows.Calls(("call-0",))))
+    key = rows.OPEN_AT_FORK.key(1, rows.key_digest("call-0"))
+    kept.put(key, rows.OPEN_AT_FORK.encode(key, OpenCall("call-0", 2)))
 
 
 @breaks("wrong_open_calls", "by its chunk")
@@ -343,8 +343,8 @@ def a_call_in_flight_that_is_gone(kept, patch) -> None:
 @breaks("wrong_in_flight")
 def a_call_in_flight_that_is_not(kept, patch) -> None:
     """The calls kept for a timeline's end have one too many."""
-    key = rows.IN_FLIGHT.key(kept.owners["inner", 9], 9)
-    kept.put(key, rows.IN_FLIGHT.encode(key, rows.Calls(("ghost",))))
+    key = rows.IN_FLIGHT.key(kept.owners["inner", 9], rows.key_digest("ghost"))
+    kept.put(key, rows.IN_FLIGHT.encode(key, OpenCall("ghost", 9)))
 
 
 @breaks("missing_key")

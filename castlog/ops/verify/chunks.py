@@ -91,7 +91,8 @@ def _check_content(txn: ReadTxn, chain: Chain, row: rows.Chunk, run: SealedRun, 
         message = f"the id of seq {run.last} does not follow from seqs {run.first} to {run.last}"
         chain.found(txn, "broken_chain", run.first, message)
         chain.id = row.last_id
-    if was_known and chain.calls != calls.thaw(run.open):
+    listed = None if run.open is None else calls.thaw(run.open)
+    if was_known and listed is not None and chain.calls != listed:
         message = f"the calls in flight after seq {run.last}, by its chunk, are not those of the log"
         chain.found(txn, "wrong_open_calls", run.last, message)
-    chain.calls = calls.thaw(run.open) if not was_known else chain.calls
+    chain.calls = listed if not was_known else chain.calls
