@@ -46,7 +46,8 @@ class App:
         """Open the store; it is closed at the end of the run."""
         from .where import open_store
 
-        return self.keep(open_store(self.target(quiet), create=create, read_only=read_only))
+        note = (lambda text: None) if quiet else self.out.say
+        return self.keep(open_store(self.target(quiet), note, create=create, read_only=read_only))
 
     def keep(self, store: castlog.Store) -> castlog.Store:
         """Close a store at the end of the run, also after an error."""

@@ -24,20 +24,29 @@ def find(given: str | None, note: Callable[[str], None]) -> str:
     return os.path.expanduser(named) if named else str(_above(Path.cwd(), note) or Path.home() / NAME)
 
 
-def open_store(target: str, *, create: bool = False, read_only: bool = False) -> castlog.Store:
-    """Open what `find` returned; where nothing is and nothing may be made, say how to make a store."""
+def open_store(
+    target: str, note: Callable[[str], None], *, create: bool = False, read_only: bool = False
+) -> castlog.Store:
+    """Open what `find` returned; `note` is told of a store made here. Where none may be made, say how to make one."""
     if create:
-        return make(target)
+        store, made = make(target)
+        if made:
+            note(f"Made a store in {shown(target)}")
+        return store
     try:
         return castlog.open(target, create=False, read_only=read_only)
     except castlog.NotFound as error:
         raise castlog.NotFound(str(error), **error.facts, hint=_HOW) from error
 
 
-def make(target: str) -> castlog.Store:
-    """Open a store for writing, and make it first if nothing is there, with a `.gitignore` of `*` inside."""
+def make(target: str) -> tuple[castlog.Store, bool]:
+    """Open a store for writing, and make it first if nothing is there; the second value says whether it was made.
+
+    A `.gitignore` of `*` is put inside.
+    """
     path = folder(target)
-    if path is not None and path.is_dir() and any(path.iterdir()) and not exists(target):
+    existed = exists(target)
+    if path is not None and path.is_dir() and any(path.iterdir()) and not existed:
         raise castlog.Invalid(
             f"{path} holds other files and no store",
             path=str(path),
@@ -49,7 +58,7 @@ def make(target: str) -> castlog.Store:
         if not ignore.exists():
             ignore.write_text("*\n")
             ignore.chmod(0o600)
-    return store
+    return store, not existed
 
 
 def exists(target: str) -> bool:
@@ -68,6 +77,12 @@ def folder(target: str) -> Path | None:
     if target == "memory:":
         return None
     return Path(target.removeprefix("lmdb:"))
+
+
+def shown(target: str) -> str:
+    """Return a target as people are told of it: a folder with its whole path."""
+    path = folder(target)
+    return str(path.absolute()) if path else target
 
 
 _HOW = "Make one with: castlog init. Or name one with --store PATH or CASTLOG_STORE."

@@ -21,14 +21,13 @@ def init(app: App, directory: str | None) -> None:
     target = directory if directory is not None else app.target() if app.named() else str(Path.cwd() / where.NAME)
     if not target:
         raise click.UsageError("DIR is empty.")
-    existed = where.exists(target)
-    app.keep(where.make(target))
-    path = where.folder(target)
-    shown = str(path.absolute()) if path else target
+    store, made = where.make(target)
+    app.keep(store)
+    path, shown = where.folder(target), where.shown(target)
     if app.out.json:
-        app.out.record(store=shown, created=not existed)
+        app.out.record(store=shown, created=made)
         return
     app.out.line(shown)
-    app.out.say("There was a store already; it is as it was." if existed else "Made a store. Next: castlog new TITLE")
-    if not existed and path and path.name != where.NAME:
+    app.out.say("Made a store. Next: castlog new TITLE" if made else "There was a store already; it is as it was.")
+    if made and path and path.name != where.NAME:
         app.out.say(f"Use it with --store {shown} or CASTLOG_STORE={shown}.")

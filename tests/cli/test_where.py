@@ -100,9 +100,17 @@ def test_init_leaves_other_files_alone(home: Path, run: Run) -> None:
 
 
 def test_new_makes_the_store_in_the_home(home: Path, run: Run) -> None:
-    """`new` where there is no store makes ~/.castlog, with its .gitignore."""
-    run("new", "first")
+    """`new` where there is no store makes ~/.castlog, with its .gitignore, and says where; the next one is silent."""
+    assert f"Made a store in {home / '.castlog'}\n" in run("new", "first").stderr
     assert (home / ".castlog" / ".gitignore").read_text() == "*\n"
+    assert run("new", "second").stderr == ""
+
+
+def test_import_says_where_it_made_a_store(home: Path, run: Run) -> None:
+    """`import` makes a store as `new` does, and says so; under --json stderr stays silent."""
+    (home / "project" / "log.jsonl").write_text('{"a": 1}\n')
+    assert f"Made a store in {home / '.castlog'}\n" in run("import", "log.jsonl").stderr
+    assert run("--store", str(home / "b"), "import", "log.jsonl", "--json").stderr == ""
 
 
 def test_an_empty_store_name_is_refused(run: Run) -> None:
