@@ -89,6 +89,8 @@ class Branch(View):
         Ends quietly when nothing came for `timeout` seconds. Raises Conflict when the branch moved off what was
         yielded, NotFound when it was deleted. Wakes at most 20 times a second while nothing is written.
         """
+        if timeout is not None and not timeout >= 0:
+            raise Invalid(f"the timeout is {timeout!r}; give seconds, or None to follow for ever", value=timeout)
         with self._core.read() as txn:
             ref = self._ref(txn)
             place = refs.place_at(txn, ref, ref.seq if after is None else after, ref.name)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from castlog import limits
 from castlog.engine.base import Engine, ReadTxn, WriteTxn
-from castlog.errors import Error
+from castlog.errors import Conflict, Corrupt, Error
 from castlog.event import Event, Source
 from castlog.format import ids, rows
 from castlog.format.record import Record
@@ -96,12 +96,14 @@ class Core:
         """
         if not ready:
             return []
-        while True:
+        for _ in range(limits.APPEND_TRIES_MAX):
             try:
                 ref, outcome = self._append(branch, session, ready, expect)
                 break
             except _Restage:
                 self._write_seals()  # else they would change, at each try, what it was prepared on
+        else:
+            raise Conflict(f"the branch moved {limits.APPEND_TRIES_MAX} times while a large append was prepared; retry")
         written = Written(outcome.new)
         first = outcome.new[0].seq if outcome.new else 0
         session_id = ids.show_session(ref.session)
@@ -173,7 +175,10 @@ class Core:
             if too_long and good is None:
                 raise _Restage
             pieces.write(txn, self.objects, packs)
-            if pieces.missing(txn, cut):
+            lost = pieces.missing(txn, cut)
+            if lost:
+                if any(digest in lost for pack in packs for digest, _, _ in pack.places):
+                    raise Corrupt("a piece that was just written is not there; stop and verify")
                 raise _Restage
             if good:
                 timeline, tail = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)

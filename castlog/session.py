@@ -141,7 +141,7 @@ class Session:
             found = [(name, item) for name, item in refs.names(txn, self._session) if not item.branch]
         return {name: Point(self.id, name, item.seq, ids.show_digest(item.id)) for name, item in found}
 
-    def tag(self, name: str, at: int | str | Point | None = None, *, branch: str = sessions.DEFAULT_BRANCH) -> Point:
+    def tag(self, name: str, at: int | str | Point | None = None, *, branch: str = refs.DEFAULT_BRANCH) -> Point:
         """Fix a name to a point and return it; durable on return.
 
         `at` is a seq of `branch`, a revision or a Point of this session; None is the head of `branch`. Raises Conflict

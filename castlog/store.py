@@ -18,7 +18,7 @@ from castlog.errors import Corrupt, Invalid, Unavailable
 from castlog.event import Event, Parent, Point, Progress
 from castlog.format import identity, ids, names, rows
 from castlog.format.objects import SECRET_BYTES
-from castlog.history import reader, refs, sessions
+from castlog.history import drafts, reader, refs, sessions
 from castlog.history.refs import Place
 from castlog.ops import bundle, diff, grep, intake, jsonl, revisions, source, trash, usage, verify, walk
 from castlog.ops.report import FileReport, ImportReport
@@ -105,7 +105,7 @@ class Store:
                 txn, session, salt, created=now, title=title, labels=checked, origin=origin, parent=caller
             )
             start = Place(0, 0, row.genesis)
-            refs.create(txn, session, [sessions.DEFAULT_BRANCH], start, now=now, operation="create")
+            refs.create(txn, session, [refs.DEFAULT_BRANCH], start, now=now, operation="create")
             return session, row
 
         return Session(self._core, *self._core.update(change))
@@ -336,18 +336,19 @@ class Store:
         with self._core.read() as txn:
             return [item for _, item in trash.items(txn)]
 
-    def undelete(self, rev: str, name: str | None = None) -> Session | Branch:
+    def undelete(self, rev: str, name: str | None = None, *, current: str | None = None) -> Session | Branch:
         """Bring back a session (by id or title) or a branch (SESSION/BRANCH), the branch as `name` if given.
 
-        Of several that fit the newest comes back. Raises NotFound when none is in the trash, Conflict when the name is
-        taken.
+        BRANCH alone means one of the current session; `current` stands in for what `checkout` set. Of several that fit
+        the newest comes back. Raises NotFound when none is in the trash, Conflict when the name is taken.
         """
         if name is not None:
             name = names.check_name(name, "branch name")
         now = self._core.clock()
 
         def change(txn: WriteTxn) -> tuple[rows.Trash, rows.Session]:
-            found = trash.find(txn, rev)
+            here = revisions.current(txn) if current is None else revisions.resolve(txn, self._core.objects, current)
+            found = trash.find(txn, rev, None if here is None else here.session)
             if found.branch:
                 sessions.read(txn, found.session)
                 refs.undelete(txn, found.branch, now, name)
@@ -414,6 +415,8 @@ def open(  # noqa: A001 - castlog.open reads like the field's other stores
     Unavailable when it was written by a newer castlog, Corrupt when its files are damaged.
     """
     now = clock or time.time_ns
+    if not drafts.TS_MIN <= now() <= drafts.TS_MAX:
+        raise Invalid(f"the clock says {now()}; it gives nanoseconds since 1970, within 64 bits")
     version = names.check_harness_version(harness_version)
 
     def first_rows() -> list[tuple[bytes, bytes]]:

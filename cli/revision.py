@@ -27,10 +27,6 @@ class Revision(click.ParamType):  # type: ignore[type-arg]  # not generic before
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Take the words, in NFC as names are; only a store can say what they name. Raises Invalid for none."""
         text = str(value)
-        if not text:  # an unset variable of the shell must not stand for the current branch
-            from castlog import Invalid
-
-            raise Invalid("the revision is empty", value=text, hint="Name a branch, or HEAD for the current one.")
         if not text.isascii():
             from castlog import Invalid
 

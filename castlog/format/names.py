@@ -19,6 +19,8 @@ def check_name(name: str, what: str = "name") -> str:
     if name == "HEAD":
         raise Invalid(f"the {what} HEAD is taken by castlog itself; choose another", value=name)
     for character in name:
+        if unicodedata.category(character) == "Cf":
+            raise Invalid(f"the {what} {name!r} holds the invisible character {character!r}; leave it out", value=name)
         if character in _RESERVED or character.isspace():
             raise Invalid(
                 f"the {what} {name!r} holds {character!r}; leave out spaces and any of / @ ~ ^ : * ? [ \\",

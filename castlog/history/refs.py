@@ -17,6 +17,8 @@ from castlog.format import ids, rows
 from castlog.history import reader, tables, timelines
 from castlog.history.timelines import GENESIS
 
+DEFAULT_BRANCH = "main"
+
 
 class Place(msgspec.Struct, frozen=True):
     """A place in a history. `id` is empty where finding it would mean reading a chunk."""
@@ -125,15 +127,31 @@ def rename(txn: WriteTxn, number: int, name: str, now: int) -> None:
 
 
 def delete(txn: WriteTxn, number: int, now: int) -> None:
-    """Put a branch into the trash; raises Invalid for a session's only branch."""
+    """Put a branch into the trash; raises Invalid for a session's only branch.
+
+    If it was checked out the session's main is current after it, or another of its branches.
+    """
     ref = branch(txn, number)
-    if sum(1 for _, row in names(txn, ref.session) if row.branch) == 1:
+    other = _another(txn, ref.session, number)
+    if other is None:
         raise Invalid(f"{ref.name!r} is the session's only branch; delete the session instead", name=ref.name)
+    head = read_head(txn)
+    if head is not None and head.branch == number:
+        set_head(txn, other)
     txn.delete(rows.NAMES.of(ref.session, ref.name))
     tables.put(txn, rows.REFS, msgspec.structs.replace(ref, deleted=now), number)
     trash(txn, rows.Trash(now, ref.session, number))
     here = Place(ref.timeline, ref.seq, ref.id)
     _log(txn, number, now, "delete", here, here)
+
+
+def _another(txn: ReadTxn, session: bytes, number: int) -> int | None:
+    """Return a branch of the session other than this one: main if there is one, or None."""
+    main = look_up(txn, session, DEFAULT_BRANCH)
+    if main is not None and main.branch not in (0, number):
+        return main.branch
+    others = (row.branch for _, row in tables.scan(txn, rows.NAMES, session) if row.branch not in (0, number))
+    return next(others, None)
 
 
 def undelete(txn: WriteTxn, number: int, now: int, name: str | None = None) -> str:

@@ -13,8 +13,6 @@ from castlog.errors import Conflict, NotFound
 from castlog.format import identity, ids, rows
 from castlog.history import refs, tables
 
-DEFAULT_BRANCH = "main"
-
 
 class Activity(msgspec.Struct, frozen=True):
     """What a session's branches add up to.

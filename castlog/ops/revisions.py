@@ -47,6 +47,8 @@ def resolve(txn: ReadTxn, objects: Objects, text: str, current: str | None = Non
     """
     if not isinstance(text, str):
         raise Invalid(f"a revision is text like main@40, not a {type(text).__name__}", value=text)
+    if not text:  # an unset variable of a shell must not stand for the current branch
+        raise Invalid("the revision is empty; name a branch, or HEAD for the current one", value=text)
     match = _SHAPE.fullmatch(text)
     if match is None:
         raise Invalid(
@@ -174,7 +176,7 @@ def _session(txn: ReadTxn, word: str) -> bytes:
 def _default(txn: ReadTxn, session: bytes) -> Located:
     """Return the branch a session alone means: main, or its only one."""
     branches = [(name, row) for name, row in refs.names(txn, session) if row.branch]
-    chosen = [row for name, row in branches if name == sessions.DEFAULT_BRANCH] or [row for _, row in branches]
+    chosen = [row for name, row in branches if name == refs.DEFAULT_BRANCH] or [row for _, row in branches]
     if len(chosen) != 1:
         shown = ", ".join(name for name, _ in branches[:_LISTED_MAX])
         raise Invalid(f"{ids.show_session(session)} has no main; name one of its branches: {shown}")

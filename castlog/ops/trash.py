@@ -35,12 +35,17 @@ def items(txn: ReadTxn) -> list[tuple[rows.Trash, Trashed]]:
     return found[::-1]
 
 
-def find(txn: ReadTxn, rev: str) -> rows.Trash:
+def find(txn: ReadTxn, rev: str, here: bytes | None) -> rows.Trash:
     """Return the newest thing in the trash that a revision means; raises NotFound.
 
-    A session is called by its id, 4 or more digits from either end of it, or its title; a branch SESSION/BRANCH.
+    A session is called by its id, 4 or more digits from either end of it, or its title; a branch SESSION/BRANCH, and
+    one of session `here` also BRANCH or /BRANCH.
     """
-    session, slash, branch = unicodedata.normalize("NFC", rev).partition("/")
+    words = unicodedata.normalize("NFC", rev)
+    for row, item in items(txn):
+        if row.session == here and item.branch == words.removeprefix("/"):
+            return row
+    session, slash, branch = words.partition("/")
     digits = session.lower().removeprefix("sess_")
     for row, item in items(txn):
         whole = item.session_id.removeprefix("sess_")
