@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 import castlog
 
 from ..command import App, command
-from ..events import short_id
+from ..events import short_id, short_rev
 from ..output import Styled
 from ..revision import REV
 from ..signals import held
@@ -91,10 +93,17 @@ def _delete(app: App, names: tuple[str, ...]) -> None:
         raise click.UsageError("Write which branches to delete: castlog branch -d NAME...")
     store = app.store()
     found: list[castlog.Branch] = [app.branch(store, name) for name in names]  # all are known before one goes
+    before = store.current
+    left = before in found
     for gone in found:
         with held():
             rev, head = gone.rev, gone.head
             gone.delete()
             if app.out.json:
                 app.out.record(rev=rev, seq=head.seq, id=head.id, deleted=True)
-            app.out.say(f"{rev} is in the trash; it was at @{head.seq} ({short_id(head.id)}).")
+            short = short_rev(rev)
+            app.out.say(f"{short} is in the trash; it was at @{head.seq} ({short_id(head.id)}).")
+            app.out.say(f"castlog undelete {quote(short)} brings it back.")
+    if left:
+        now = store.current
+        app.out.say(f"The current branch is {short_rev(now.rev)} now." if now else "No branch is current now.")

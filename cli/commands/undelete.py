@@ -17,14 +17,20 @@ from ..values import age, iso
 
 @command(
     "undelete",
-    examples=("castlog undelete", "castlog undelete 4f2a91cc", "castlog undelete 4f2a91cc/idea-b --as idea-c"),
+    examples=(
+        "castlog undelete",
+        "castlog undelete try-1",
+        "castlog undelete 4f2a91cc",
+        "castlog undelete 4f2a91cc/idea-b --as idea-c",
+    ),
 )
 @click.argument("rev", required=False, type=REV)
 @click.option("--as", "name", metavar="NAME", help="Bring a branch back under another name.")
 def undelete(app: App, rev: str | None, name: str | None) -> None:
     """List the trash, or bring something back from it.
 
-    Deleted sessions and branches stay in the trash for 30 days. The list shows how each is named here.
+    Deleted sessions and branches stay in the trash for 30 days. REV is a session, SESSION/BRANCH as the list shows it,
+    or the bare name of a branch of the current session.
     """
     if rev is None:
         if name is not None:
@@ -33,12 +39,20 @@ def undelete(app: App, rev: str | None, name: str | None) -> None:
         return
     store = app.store()
     with held():
-        back = store.undelete(rev, name)
+        back = store.undelete(rev, name, current=_here(app, store, rev))
     found = back.rev if isinstance(back, castlog.Branch) else back.id
     if app.out.json:
         app.out.record(rev=found, restored="branch" if isinstance(back, castlog.Branch) else "session")
     else:
         app.out.line(found)
+
+
+def _here(app: App, store: castlog.Store, rev: str) -> str | None:
+    """Return what stands in for what is checked out, or None; the variable may name the very thing that is deleted."""
+    try:
+        return app.base(store, rev)
+    except (castlog.NotFound, castlog.Invalid):
+        return None
 
 
 def _list(app: App) -> None:

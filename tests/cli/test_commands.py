@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import time
 from pathlib import Path
@@ -150,6 +151,39 @@ def test_branches_are_renamed_deleted_and_brought_back(store: str, run: Run) -> 
     run("undelete", f"{store}/kept", "--as", "back")
     assert [row["branch"] for row in rows(run("branch", "--json"))] == ["main", "back"]
     assert "* main" in run("branch").stdout
+
+
+def test_a_branch_is_brought_back_by_the_words_its_deletion_prints(store: str, run: Run) -> None:
+    """`branch -d` prints the command that undoes it; the bare name and /NAME do in the session they are of."""
+    said = run("branch", "-d", "idea-b").stderr
+    (command,) = re.findall(r"castlog (undelete \S+) brings it back", said)
+    assert run(*command.split()).stdout == f"{store}/idea-b\n"
+    for name in ("idea-b", "/idea-b"):
+        run("branch", "-d", "idea-b")
+        assert run("undelete", name).stdout == f"{store}/idea-b\n"
+    run("branch", "-d", "idea-b")
+    run("new", "other")
+    run("undelete", "idea-b", code=3)
+
+
+def test_the_environment_says_whose_branch_is_brought_back(
+    store: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bare name is a branch of the session CASTLOG_REV names."""
+    run("branch", "-d", "idea-b")
+    run("new", "other")
+    monkeypatch.setenv("CASTLOG_REV", f"{store}/main")
+    assert run("undelete", "idea-b").stdout == f"{store}/idea-b\n"
+    run("session", "-d", f"{store}/")
+    assert run("undelete", store[-8:]).stdout == f"{store}\n"
+
+
+def test_deleting_the_current_branch_says_which_is_current_then(store: str, run: Run) -> None:
+    """The session's main becomes current; nothing is said of it where another branch was deleted."""
+    run("checkout", "idea-b")
+    assert f"The current branch is {store[-8:]}/main now." in run("branch", "-d", "idea-b").stderr
+    run("fork", "idea-c")
+    assert "current" not in run("branch", "-d", "idea-c").stderr
 
 
 def test_tags_stay_where_they_are(store: str, run: Run) -> None:
