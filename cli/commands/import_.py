@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from ..command import App, command
 from ..errors import LOSSES
 from ..events import short_rev
 from ..output import Styled
-from ..text import plural
+from ..text import cut, flat, plural
 
 # castlog's own, and whatever is plugged in.
 _FORMATS = ("castlog", *sorted(point.name for point in entry_points(group="castlog.transcripts")))
 _FILES_SHOWN = 20
+_REASONS_SHOWN = 8
 _STATUSES = ("new", "grown", "rewritten", "unchanged", "skipped")
 _COLOURS = {"new": "green", "grown": "green", "rewritten": "yellow", "skipped": "dim", "unchanged": "dim"}
 
@@ -50,11 +51,24 @@ def import_(app: App, paths: tuple[str, ...], kind: str | None) -> int:
     try:
         with app.out.progress("importing") as progress:
             for path in paths:
-                files += store.import_from(path, kind, progress=progress).files
+                files += _take(store, path, kind, progress)
     finally:  # of what came before an error too
         if files:
             _show(app, files)
     return LOSSES if any(file.damaged for file in files) else 0
+
+
+def _take(
+    store: castlog.Store, path: str, kind: str | None, progress: Callable[[castlog.Progress], None] | None
+) -> Sequence[castlog.FileReport]:
+    try:
+        return store.import_from(path, kind, progress=progress).files
+    except castlog.Corrupt as error:
+        facts = {"hint": _DAMAGED, **error.facts}
+        raise castlog.Corrupt(str(error), **facts) from error
+
+
+_DAMAGED = "If castlog verify finds the store sound, the file is what is damaged: export or fetch it again."
 
 
 def _show(app: App, files: Sequence[castlog.FileReport]) -> None:
@@ -77,12 +91,23 @@ def _show(app: App, files: Sequence[castlog.FileReport]) -> None:
         if count := sums[status]:
             added = sum(file.added for file in files if file.status == status)
             app.out.line(f"{status:<10} {plural(count, 'file'):>12}  {plural(added, 'event'):>15} added")
+        if status == "skipped" and len(shown) < len(files):
+            _reasons(app, files)
     losses = (
         f", {plural(sums['damaged'], 'damaged stretch', 'damaged stretches')} kept aside" if sums["damaged"] else ""
     )
     app.out.line(f"{plural(sums['added'], 'event')} added, {plural(sums['sessions'], 'session')}{losses}")
     if len(shown) < len(files):
-        app.out.say("With --json each file is listed, and why one was skipped.")
+        app.out.say("With --json each file is listed.")
+
+
+def _reasons(app: App, files: Sequence[castlog.FileReport]) -> None:
+    """Say how many files were skipped for which reason, the most frequent first."""
+    reasons = Counter(flat(file.note) or "no reason given" for file in files if file.status == "skipped").most_common()
+    for reason, count in reasons[:_REASONS_SHOWN]:
+        app.out.line(cut(f"{count:>15,} {reason}", app.out.width))
+    if rest := sum(count for _, count in reasons[_REASONS_SHOWN:]):
+        app.out.line(f"{rest:>15,} for other reasons")
 
 
 def _worth_showing(files: Sequence[castlog.FileReport]) -> Iterator[castlog.FileReport]:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from castlog_cli import errors
 
 import castlog
 
@@ -376,6 +377,38 @@ def test_import_keeps_damaged_lines_aside_and_exits_8(home: Path, run: Run) -> N
     (file, summary) = rows(run("import", "log.jsonl", "--json", code=8))
     assert (file["status"], summary["added"]) == ("unchanged", 0)
     assert run("export", file["rev"], "--format", "source").stdout_bytes == data
+
+
+def test_a_damaged_export_is_not_called_a_damaged_store(store: str, home: Path, run: Run) -> None:
+    """An export with a byte changed exits 6 with a hint about the file; verify finds the store sound."""
+    run("export", "-o", "all.jsonl")
+    path = home / "project" / "all.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"try harder", b"try HARDER"))
+    said = run("--store", str(home / "second"), "import", "all.jsonl", code=6).stderr
+    assert "fetch it again" in said
+    assert "lists what is damaged" not in said
+    run("--store", str(home / "second"), "verify")
+
+
+def test_a_hint_that_came_with_the_error_is_the_one_shown() -> None:
+    """The fact `hint` wins over the table's hint for its kind, and is not told twice."""
+    told = errors.tell(castlog.Corrupt("broken", hint="fetch it again", path="x"))
+    assert told is not None
+    assert (told.hint, told.facts) == ("fetch it again", {"path": "x"})
+    told = errors.tell(castlog.Corrupt("broken"))
+    assert told is not None
+    assert "castlog verify" in (told.hint or "")
+
+
+def test_files_that_are_skipped_are_counted_by_reason(home: Path, run: Run) -> None:
+    """Of many files each reason for leaving some out is said with its count."""
+    folder = home / "project" / "many"
+    folder.mkdir()
+    for n in range(30):
+        (folder / f"{n}.jsonl").write_text('{"a": 1}\n{"b": 2}\n' if n < 10 else "" if n < 19 else "[1,\n 2]\n")
+    shown = run("import", "many").stdout
+    assert re.search(r"^ +9 empty$", shown, re.MULTILINE)
+    assert re.search(r"^ +11 [^ ]", shown, re.MULTILINE)
 
 
 def test_ten_thousand_sessions_are_listed_in_a_moment(home: Path, run: Run) -> None:
