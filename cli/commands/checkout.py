@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -48,7 +49,7 @@ def checkout(app: App, rev: str, name: str | None, folder: str | None, force: bo
     if name is not None or written is None or _is_branch(app, store, rev):
         with held():
             target = view.fork(name).rev if name is not None else rev
-            made = store.checkout(target, current=app.base(store, target))
+            made = _make_current(app, store, target)
     if app.out.json:
         head = view.head
         app.out.record(
@@ -60,6 +61,14 @@ def checkout(app: App, rev: str, name: str | None, folder: str | None, force: bo
         app.out.say(f"{folder}: {plural(view.head.seq, 'event')}, {plural(written, 'attachment')}")
     if made is None:
         app.out.say("This is a fixed point, so the current branch stays as it is.")
+
+
+def _make_current(app: App, store: castlog.Store, rev: str) -> castlog.Branch:
+    try:
+        return store.checkout(rev, current=app.base(store, rev))
+    except castlog.Invalid as error:
+        hint = f"castlog checkout {quote(rev)} -b NAME forks a branch there and makes it current."
+        raise castlog.Invalid(str(error), **{"hint": hint, **error.facts}) from error
 
 
 def _is_branch(app: App, store: castlog.Store, rev: str) -> bool:

@@ -314,6 +314,13 @@ def test_checkout_of_a_point_leaves_the_current_branch(store: str, home: Path, r
     assert json.loads((home / "project" / "there" / "state.json").read_text())["seq"] == 3
 
 
+def test_checkout_of_a_point_names_the_option_that_forks_there(store: str, run: Run) -> None:
+    """A place that is no branch is refused with the command that would do."""
+    for rev in ("main~1", "main@3", "before"):
+        assert f"castlog checkout {rev} -b NAME" in run("checkout", rev, code=4).stderr
+    assert "-b NAME" not in run("checkout", "nowhere", code=3).stderr
+
+
 def test_names_in_a_payload_lead_nowhere(store: str, home: Path, run: Run) -> None:
     """A media type made up to be a path does not become one."""
     with castlog.open(home / "project" / ".castlog") as opened:
