@@ -38,7 +38,7 @@ _LABELS_ROOM_MIN = 8  # columns below which half a label says nothing
     type=click.IntRange(min=0),
     default=_LIMIT,
     show_default=True,
-    help="At most N; 0 for all.",
+    help="At most N, sub-agents' included; 0 for all.",
 )
 @click.option("--children", is_flag=True, help="Sub-agents' sessions too, beneath the ones that started them.")
 def sessions(
@@ -59,15 +59,15 @@ def sessions(
     found = store.sessions(
         label=dict(labels) or None, title=title, since=since, in_flight=in_flight, sort=sort, children=children
     )
-    roots = _forest(found)
-    shown = roots[: limit or None]
+    rows = list(_walk(_forest(found), found))
+    shown = rows[: limit or None]
     now = time.time_ns()
     if app.out.terminal and shown and not app.out.json:
         app.out.line(Styled(_columns("id", "active", "br", "events", "size") + "title", "dim"))
-    for depth, session in _walk(shown, found):
+    for depth, session in shown:
         _show(app.out, session, depth, now)
-    if len(shown) < len(roots):
-        app.out.say(f"{len(roots) - len(shown):,} more; -n 0 lists all.")
+    if len(shown) < len(rows):
+        app.out.say(f"{len(rows) - len(shown):,} more; -n 0 lists all.")
     if not found:
         app.out.say("No session here." if not labels else "No session fits.")
 

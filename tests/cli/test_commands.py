@@ -247,6 +247,9 @@ def test_sub_agents_stand_beneath_what_started_them(store: str, home: Path, run:
     lines = run("sessions", "--children").stdout.splitlines()
     assert [line.partition("└")[1] for line in lines] == ["", "└", "└"]
     assert lines[2].index("└") > lines[1].index("└")
+    result = run("sessions", "--children", "-n", "2")
+    assert result.stdout.splitlines() == lines[:2]
+    assert "1 more" in result.stderr
 
 
 def test_what_a_listing_leaves_out_is_said(home: Path, run: Run) -> None:
