@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import unicodedata
 from typing import Any
 
@@ -53,6 +54,11 @@ REV = Revision()
 def current() -> str | None:
     """Return the revision that stands in for what `checkout` set, if the environment names one."""
     return os.environ.get(VARIABLE) or None
+
+
+def typed(text: str) -> str:
+    """Return a revision as it is typed into a shell: in quotes where it needs them."""
+    return text if _SHELL_SAFE.fullmatch(text) and not text.startswith("~") else shlex.quote(text)
 
 
 def split(text: str) -> tuple[str, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 import click
 
 import castlog
@@ -11,7 +9,7 @@ import castlog
 from ..command import App, command
 from ..events import short_id, short_rev
 from ..output import Styled
-from ..revision import REV
+from ..revision import REV, typed
 from ..signals import held
 from ..text import pad
 
@@ -103,7 +101,7 @@ def _delete(app: App, names: tuple[str, ...]) -> None:
                 app.out.record(rev=rev, seq=head.seq, id=head.id, deleted=True)
             short = short_rev(rev)
             app.out.say(f"{short} is in the trash; it was at @{head.seq} ({short_id(head.id)}).")
-            app.out.say(f"castlog undelete {quote(short)} brings it back.")
+            app.out.say(f"castlog undelete {typed(short)} brings it back.")
     if left:
         now = store.current
         app.out.say(f"The current branch is {short_rev(now.rev)} now." if now else "No branch is current now.")

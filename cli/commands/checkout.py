@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from shlex import quote
 
 import click
 
@@ -13,7 +12,7 @@ import castlog
 from ..attachments import Attachments
 from ..command import App, command
 from ..files import new_folder, private
-from ..revision import REV
+from ..revision import REV, typed
 from ..signals import held
 from ..text import plural
 
@@ -67,7 +66,7 @@ def _make_current(app: App, store: castlog.Store, rev: str) -> castlog.Branch:
     try:
         return store.checkout(rev, current=app.base(store, rev))
     except castlog.Invalid as error:
-        hint = f"castlog checkout {quote(rev)} -b NAME forks a branch there and makes it current."
+        hint = f"castlog checkout {typed(rev)} -b NAME forks a branch there and makes it current."
         raise castlog.Invalid(str(error), **{"hint": hint, **error.facts}) from error
 
 
