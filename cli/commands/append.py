@@ -21,7 +21,7 @@ from ..text import plural
     "append",
     examples=(
         'castlog append --text "please fix the login bug"',
-        """castlog append --type tool_call --call-id c1 --data '{"name":"Bash","args":{"command":"ls"}}'""",
+        """castlog append --type tool_call --call-id c1 --data '{"name":"Bash"}'""",
         "castlog cat idea-b --from 41 | castlog append main -",
     ),
 )

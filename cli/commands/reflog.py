@@ -8,7 +8,7 @@ from ..command import App, command
 from ..events import short_id
 from ..output import Styled
 from ..revision import REV
-from ..text import flat, pad
+from ..text import cells, cut, flat, pad
 from ..values import iso, local
 
 
@@ -20,7 +20,9 @@ def reflog(app: App, rev: str | None) -> None:
     Newest first: promote, reset, rename and the like, with the heads before and after. Appends are not listed.
     """
     branch = app.branch(app.store(read_only=True), rev)
-    for move in reversed(branch.reflog()):
+    moves = branch.reflog()
+    width = max((len(_head(move.old_seq, move.old_id)) for move in moves), default=0)
+    for move in reversed(moves):
         if app.out.json:
             app.out.record(
                 n=move.n,
@@ -33,9 +35,15 @@ def reflog(app: App, rev: str | None) -> None:
                 note=move.note,
             )
             continue
-        old = f"@{move.old_seq} {short_id(move.old_id or '')}"
-        new = f"@{move.new_seq} {short_id(move.new_id or '')}"
-        app.out.line(
-            Styled(f"{move.n:>4}  ", "yellow"),
-            f"{local(move.ts)}  {pad(move.op, 8)}  {old:<22} -> {new:<22}  {flat(move.note)}".rstrip(),
-        )
+        start = f"{move.n:>3}  "
+        heads = f"{pad(_head(move.old_seq, move.old_id), width)} -> {_head(move.new_seq, move.new_id)}"
+        text = cut(f"{local(move.ts)[:19]}  {pad(move.op, 8)}  {heads}", app.out.width - len(start))
+        note = flat(move.note)
+        fits = len(start) + cells(text) + 2 + cells(note) <= app.out.width
+        app.out.line(Styled(start, "yellow"), text, f"  {note}" if note and fits else "")
+        if note and not fits:
+            app.out.line(f"{'':>{len(start)}}{cut(note, app.out.width - len(start))}")
+
+
+def _head(seq: int, event_id: str | None) -> str:
+    return f"@{seq} {short_id(event_id)}" if event_id else f"@{seq}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 import click
 
 import castlog
@@ -10,7 +12,7 @@ from ..command import App, command
 from ..errors import SOMETHING_FOUND
 from ..output import Styled
 from ..revision import REV
-from ..text import plural
+from ..text import cells, plural
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 _COLOURS = {"error": "red bold", "warning": "yellow", "note": "dim"}
@@ -18,7 +20,7 @@ _COLOURS = {"error": "red bold", "warning": "yellow", "note": "dim"}
 
 @command("verify", examples=("castlog verify", "castlog verify --deep", "castlog verify 4f2a91cc/main --json"))
 @click.argument("rev", required=False, type=REV)
-@click.option("--deep", is_flag=True, help="Read and hash every payload too.")
+@click.option("--deep", is_flag=True, help="Read and hash large payloads too.")
 def verify(app: App, rev: str | None, deep: bool) -> int:
     """Check the store's integrity.
 
@@ -35,11 +37,13 @@ def verify(app: App, rev: str | None, deep: bool) -> int:
     else:
         counts = ", ".join(plural(count, name.removesuffix("s"), name) for name, count in report.checked.items())
         verdict = Styled("ok", "green bold") if report.ok else Styled(_verdict(report.findings), "red bold")
-        app.out.line(
-            verdict,
-            f": checked {counts or 'nothing, it is empty'}"
-            + ("" if deep else "; payloads not hashed, --deep does that"),
-        )
+        room = app.out.width - cells(verdict.text)
+        first, *more = wrap(f": checked {counts or 'nothing, it is empty'}", room, subsequent_indent="  ")
+        app.out.line(verdict, first)
+        for line in more:
+            app.out.line(line)
+        if not deep:
+            app.out.say("Large payloads were not re-hashed; --deep does that.")
     return 0 if report.ok else SOMETHING_FOUND
 
 

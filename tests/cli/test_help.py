@@ -44,6 +44,12 @@ def test_each_example_is_of_the_command_and_parses(name: str) -> None:
         _command(name).make_context(name, shlex.split(part)[2:], parent=ctx)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal(name: str, run: Run) -> None:
+    """No line of any help is wider than 80 columns."""
+    assert all(len(line) <= 80 for line in run(name, "--help").stdout.splitlines())
+
+
 def test_the_reference_is_what_the_help_says() -> None:
     """`cli/REFERENCE.md` is up to date; `python -m castlog_cli.reference > cli/REFERENCE.md` writes it."""
     assert (Path(__file__).parents[2] / "cli" / "REFERENCE.md").read_text("utf-8") == reference.render()

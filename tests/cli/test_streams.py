@@ -175,7 +175,12 @@ def test_lines_fit_the_terminal(store: str, home: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     with castlog.open(home / "project" / ".castlog") as opened:
-        opened.branch("main").append("user_message", {"text": "日本語 " * 100}, call_id=None)
+        main = opened.branch("main")
+        main.append("user_message", {"text": "日本語 " * 100}, call_id=None)
+        main.rename("a-branch-with-a-name-of-some-length")
+        main.reset(2)
+        main.reset(1)
+        main.append("user_message", {"text": "日本語 " * 100})
     for words in (
         ("log", "--oneline"),
         ("log",),
@@ -183,6 +188,8 @@ def test_lines_fit_the_terminal(store: str, home: Path, monkeypatch: pytest.Monk
         ("grep", "日本語"),
         ("tail", "--all"),
         ("sessions",),
+        ("reflog",),
+        ("verify",),
     ):
         for line in _on_a_terminal(*words).splitlines():
             assert sum(2 if ord(char) > 0x2E80 else 1 for char in line) <= 80, (words, line)
