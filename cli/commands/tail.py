@@ -11,6 +11,7 @@ import castlog
 from .. import events, follow
 from ..command import App, command
 from ..revision import REV
+from ..text import cut
 
 
 @command("tail", examples=("castlog tail -f", "castlog tail idea-b -n 50", "castlog tail --all -f --json"))
@@ -55,6 +56,6 @@ def _write(app: App, found: Iterable[castlog.Event], everywhere: bool, *, flush:
             app.out.json_line(event.to_json())
         else:
             where = f"{event.session_id[-8:]}/{event.branch}" if everywhere else ""
-            events.one_line(app.out, event, where=where)
+            events.one_line(app.out, event, where=cut(where, app.out.width // 3))
         if flush:
             app.out.flush()
