@@ -43,7 +43,8 @@ def export(app: App, rev: str | None, kind: str, output: str | None, start: int,
     """Write a branch or session out: JSON Lines, bundle, or its source format.
 
     jsonl is one branch and bundle a whole session with branches, tags and labels; importing either elsewhere gives the
-    same event ids. source gives the very bytes that were imported. Without -o it goes to stdout.
+    same event ids. source gives the very bytes that were imported; of events that were not imported it gives the payloads
+    alone, one a line. Without -o it goes to stdout.
     """
     if start > 1 and kind != "source":
         raise click.UsageError("--from goes with --format source only; castlog cat --from prints part of a branch.")
@@ -51,6 +52,8 @@ def export(app: App, rev: str | None, kind: str, output: str | None, start: int,
         raise click.UsageError("-o needs the name of a file.")
     if output in (None, "-") and kind == "bundle" and sys.stdout.isatty():
         raise click.UsageError("A bundle is not for a terminal; write it to a file with -o FILE.")
+    if app.out.json and output in (None, "-") and kind != "jsonl":
+        raise click.UsageError(f"--json prints objects, and {kind} is none; write it to a file with -o FILE.")
     store = app.store(read_only=True)
     view = app.view(store, rev)
     with app.out.progress("exporting") as progress:

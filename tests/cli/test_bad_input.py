@@ -127,6 +127,8 @@ BAD = [
     (("export", "main", "-o", "no/such/folder/x"), NOT_FOUND, "No such file"),
     (("export", "main", "-o", ""), USAGE, "name of a file"),
     (("export", "main", "--from", "2"), USAGE, "--format source"),
+    (("export", "main", "--format", "bundle", "--json"), USAGE, "-o FILE"),
+    (("export", "main", "--format", "source", "-o", "-", "--json"), USAGE, "-o FILE"),
     (("verify", "nowhere"), NOT_FOUND, "nowhere"),
     (("verify", "--fast"), USAGE, "--fast"),
     (("du", "nowhere"), NOT_FOUND, "nowhere"),
