@@ -116,19 +116,21 @@ def _search(pattern: re.Pattern[str], payload: Any) -> tuple[str, tuple[int, int
 
 
 def _texts(payload: Any) -> Iterator[str]:
-    """Yield every key, string and number of a value, in order."""
+    """Yield every string and number of a value in order, then every key: a match in what was said shows more."""
+    keys: list[str] = []
     stack = [payload]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
             yield item
         elif isinstance(item, dict):
-            for key, value in reversed(item.items()):
-                stack += (value, key)
+            keys += item
+            stack += reversed(item.values())
         elif isinstance(item, list):
             stack += reversed(item)
         elif isinstance(item, int | float) and not isinstance(item, bool):
             yield str(item)
+    yield from keys
 
 
 def _line(text: str, start: int, end: int) -> tuple[str, tuple[int, int]]:

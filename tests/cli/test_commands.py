@@ -109,6 +109,13 @@ def test_grep_reads_shared_events_once(store: str, run: Run) -> None:
     run("grep", "way", "--type", "user_message", code=1)
 
 
+def test_grep_shows_a_value_before_a_key(store: str, run: Run) -> None:
+    """Where both a key and a value match, the line shown is the value's; a key alone is found too."""
+    run("append", "--data", '{"gitBranch":"main","message":{"input":{"command":"git status"}}}')
+    assert run("grep", "git", "main").stdout.endswith("@7: git status\n")
+    assert run("grep", "gitB", "main").stdout.endswith("@7: gitBranch\n")
+
+
 def test_fork_checkout_and_promote(store: str, run: Run) -> None:
     """A fork goes on from where it was made, promote moves main there, and the reflog knows the old head."""
     run("fork", "idea-c", "before", "--checkout")
