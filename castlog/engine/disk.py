@@ -137,13 +137,8 @@ class DiskEngine:
 
     def update(self, change: Callable[[WriteTxn], T]) -> T:
         """Run `change` in the single write transaction and commit; durable on return."""
-        shared = self._writable()
-        lock = shared.lock
-        try:
-            lock.acquire(self._lock_timeout)
-            return shared.update(change, self._lock_timeout)
-        finally:
-            lock.release()
+        shared, timeout = self._writable(), self._lock_timeout
+        return shared.lock.during(timeout, lambda: shared.update(change, timeout))
 
     def replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:
         """Build a new data file of `rows`, in key order, and put it in the old one's place; durable on return.
@@ -174,12 +169,7 @@ class DiskEngine:
             found = _walk(self.path)
             if not found or self.version() == before:
                 return found
-        lock = self._writable().lock
-        try:
-            lock.acquire(self._lock_timeout)
-            return _walk(self.path)
-        finally:
-            lock.release()
+        return self._writable().lock.during(self._lock_timeout, lambda: _walk(self.path))
 
     def close(self) -> None:
         """Release the store; the last handle of the process closes the files. Calling it again does nothing."""
@@ -188,7 +178,7 @@ class DiskEngine:
             self._shared = None
             return
         with _registry_lock:
-            if shared.handles == 1 and shared.lock.owner == _get_ident():
+            if shared.handles == 1 and shared.lock.mine():
                 raise Invalid("this thread is inside an update of the store; close it afterwards", path=str(self.path))
             if self._shared is None:
                 return
@@ -200,7 +190,7 @@ class DiskEngine:
 
     def _writable(self) -> _Shared:
         shared = self._shared
-        if shared is None or self.read_only or shared.pid != _getpid() or shared.lock.owner == _get_ident():
+        if shared is None or self.read_only or shared.pid != _getpid() or shared.lock.mine():
             raise self._not_writable()
         return shared
 
@@ -392,10 +382,11 @@ class _WriteTxn(_View):
 
     def abort(self) -> None:
         """Undo the changes and make the transaction unusable."""
-        raw, self.raw = self.raw, None
+        raw = self.raw
         if raw is not None:
-            with contextlib.suppress(lmdb.Error):
+            with contextlib.suppress(lmdb.Error):  # It was committed.
                 raw.abort()
+            self.raw = None  # Last: an open transaction that nobody knows of would shut all writers out.
 
     def _cursor(self) -> lmdb.Cursor[bytes]:
         if self.raw is None or self.thread != _get_ident():
@@ -447,6 +438,8 @@ class _Shared:
         self.handles = 0
         self.gate = Gate()
         self._closed = False
+        # The write transaction begun last. It is open only under the write lock, or when interrupts left it so.
+        self._begun: _WriteTxn | None = None
         self._read_only = read_only
         self._map_bytes = map_bytes
         self._timeout = timeout
@@ -466,33 +459,20 @@ class _Shared:
 
     def update(self, change: Callable[[WriteTxn], T], timeout: float) -> T:
         """Run `change` and commit. The caller holds the write lock."""
-        gate = self.gate
+        if self._begun is not None and self._begun.thread == _get_ident():
+            self._end(self._begun)  # Does nothing, unless interrupts kept it from ending.
         while True:
             if not self.in_place():
                 self._follow_under_lock(timeout)
-            txn = _WriteTxn(self.path)
+            txn = self._begun = _WriteTxn(self.path)
             try:
-                gate.enter(txn)
-                try:
-                    raw = txn.raw = self.current[0].begin(write=True)
-                except lmdb.Error as error:
-                    raw = txn.raw = self._begin_again(txn, error)
-                result = change(txn)
-                if not txn.full:
-                    number = raw.id()
-                    try:
-                        raw.commit()
-                        txn.raw = None
-                    except lmdb.Error as error:
-                        self._not_committed(txn, number, error)
+                result = self._attempt(txn, change)
             except Exception:
                 # A change that hides the full map behind an exception of its own runs again all the same.
                 if not txn.full:
                     raise
             finally:
-                if txn.raw is not None:
-                    txn.abort()
-                gate.leave(txn)
+                self._end(txn)  # Does nothing, unless an interrupt came while the first was at it.
             if not txn.full:
                 break
             self._grow()
@@ -502,6 +482,31 @@ class _Shared:
                 path=str(self.path),
             )
         return result
+
+    def _attempt(self, txn: _WriteTxn, change: Callable[[WriteTxn], T]) -> T:
+        """Begin `txn`, run `change` in it and commit unless the map is full."""
+        try:
+            self.gate.enter(txn)
+            try:
+                raw = txn.raw = self.current[0].begin(write=True)
+            except lmdb.Error as error:
+                raw = txn.raw = self._begin_again(txn, error)
+            result = change(txn)
+            if not txn.full:
+                number = raw.id()
+                try:
+                    raw.commit()
+                except lmdb.Error as error:
+                    self._not_committed(txn, number, error)
+            return result
+        finally:
+            self._end(txn)
+
+    def _end(self, txn: _WriteTxn) -> None:
+        """Abort `txn` unless it was committed. Doing it again does nothing."""
+        if txn.raw is not None:
+            txn.abort()
+        self.gate.leave(txn)
 
     def _begin_again(self, txn: _WriteTxn, error: lmdb.Error) -> lmdb.Transaction[bytes]:
         while True:
@@ -569,8 +574,7 @@ class _Shared:
         self.follow_file()
         while not self.lock.held:
             # The whole folder was replaced, and with it the file that is locked.
-            self.lock.release()
-            self.lock.acquire(timeout)
+            self.lock.again(timeout)
             self.follow_file()
 
     def make_writable(self) -> None:
@@ -645,25 +649,30 @@ class _Shared:
         aside = folder.make_rebuild(self.path)
         try:
             if wait:
-                self.lock.acquire(timeout)
-            with _ReadTxn(self) as txn:
-                number = txn.version()
-                _fill(aside, rows(txn), max(self._map_bytes, MAP_BYTES_MIN), ordered=True)
-            if not wait:
-                self.lock.acquire(timeout)
-            with _ReadTxn(self) as txn:
-                if txn.version() != number or not self.lock.held:
-                    return False
-            found = _walk(aside)
-            if found:
-                raise Corrupt(f"the rebuilt file {aside / folder.DATA} is damaged: {found[0]}", path=str(self.path))
-            with self.lock.exchanging(timeout):
-                folder.exchange(aside, self.path)
-            self.follow_file()
-            return True
+                return self.lock.during(timeout, lambda: self._exchange(aside, self._build(aside, rows), timeout))
+            number = self._build(aside, rows)
+            return self.lock.during(timeout, lambda: self._exchange(aside, number, timeout))
         finally:
             folder.discard(aside)
-            self.lock.release()
+
+    def _build(self, aside: Path, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> int:
+        """Fill the data file in `aside`; return the number of the commit it was built from."""
+        with _ReadTxn(self) as txn:
+            _fill(aside, rows(txn), max(self._map_bytes, MAP_BYTES_MIN), ordered=True)
+            return txn.version()
+
+    def _exchange(self, aside: Path, number: int, timeout: float) -> bool:
+        """Exchange the files, under the write lock; return False when that commit is not the newest any more."""
+        with _ReadTxn(self) as txn:
+            if txn.version() != number or not self.lock.held:
+                return False
+        found = _walk(aside)
+        if found:
+            raise Corrupt(f"the rebuilt file {aside / folder.DATA} is damaged: {found[0]}", path=str(self.path))
+        with self.lock.exchanging(timeout):
+            folder.exchange(aside, self.path)
+        self.follow_file()
+        return True
 
     # -- the end --
 
@@ -673,15 +682,11 @@ class _Shared:
         A convenience that does not wait for the lock: the caller drops what it raises.
         """
         data = self.path / folder.DATA
-        if self._read_only or self.lock.owner == _get_ident() or not self.in_place():
+        if self._read_only or self.lock.mine() or not self.in_place():
             return
         if os.stat(data).st_size >= folder.committed(data)[1]:
             return
-        try:
-            self.lock.acquire(0.0)
-            folder.allocate(data, folder.committed(data)[1])
-        finally:
-            self.lock.release()
+        self.lock.during(0.0, lambda: folder.allocate(data, folder.committed(data)[1]))
 
     def close(self) -> None:
         """Close the files. Other threads that are still at it are waited for, but not for ever."""

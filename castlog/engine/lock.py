@@ -1,7 +1,7 @@
 """The store's own write lock: one thread of one process at a time, waited for with a time-out.
 
 LMDB's lock has no time-out and ignores Ctrl-C while it waits, so this one is taken first and LMDB's is then free.
-Threads of one process queue at a `threading` lock, processes at a POSIX record lock on the file `write.lock`.
+Threads of one process take turns (see `turn`), processes at a POSIX record lock on the file `write.lock`.
 
 Why record locks and not `flock`: a record lock belongs to the process and dies with it. A `flock` belongs to the open
 file, which forked children share, so that a child which outlives a killed parent would hold the store for ever. The
@@ -20,13 +20,17 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from castlog.engine import folder
+from castlog.engine.turn import Turn, bounded
 from castlog.errors import Conflict, Unavailable
 from castlog.limits import LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN, LOCK_TURN_SECONDS
+
+T = TypeVar("T")
 
 _WRITE_BYTE = 0  # Held by the one writer.
 _SWAP_BYTE = 1  # Shared while a data file is being opened, exclusive while it is being exchanged.
@@ -42,7 +46,6 @@ _NONE = -1  # No descriptor.
 _ASK = {"linux": ("hhqqi4x", (0, 1, 2, 3, 4)), "darwin": ("qqihh", (3, 4, 0, 1, 2))}.get(sys.platform)
 
 _lockf = fcntl.lockf
-_get_ident = threading.get_ident
 _monotonic = time.monotonic
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _UNLOCK = fcntl.LOCK_UN
@@ -56,18 +59,18 @@ class WriteLock:
         "_due",
         "_host",
         "_path",
-        "_queue",
         "_rebuild",
         "_since",
         "_swap",
+        "_turn",
         "held",
-        "owner",
+        "mine",
     )
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self._path = path
-        # Reentrant for one property only: a thread that does not hold it cannot release it.
-        self._queue = threading.RLock()
+        self._turn = Turn()
+        self.mine = self._turn.mine
         self._host = os.uname().nodename[:64]
         self._since = 0.0
         # When the note is to be written and others are to be looked for; 0 for at once.
@@ -76,19 +79,25 @@ class WriteLock:
         # A process's own record locks do not keep its threads apart.
         self._swap = threading.Lock()
         self._rebuild = threading.Lock()
-        self.owner = 0
         self.held = False
 
-    def acquire(self, timeout: float) -> None:
-        """Take the lock within `timeout` seconds or raise Conflict, naming the holder.
+    def during(self, timeout: float, work: Callable[[], T]) -> T:
+        """Return what `work` returns, run with the lock, which is had within `timeout` seconds or raises Conflict.
 
-        Call it inside the `try` whose `finally` calls `release`: an interrupt may come right after it is had. A
-        thread that has it already must not ask again.
+        Whatever ends the call gives the lock back, an interrupt on any line too. A thread that has it already must
+        not ask again: `mine` tells.
         """
+        return self._turn.during(lambda: self._take(timeout), work, self._give_back)
+
+    def again(self, timeout: float) -> None:
+        """Give the lock back and take it anew, inside `during`: its file may be another one now."""
+        self._give_back()
+        self._take(timeout)
+
+    def _take(self, timeout: float) -> None:
         began = _monotonic()
-        if not self._queue.acquire(blocking=False) and not self._queue.acquire(timeout=_bounded(timeout)):
+        if not self._turn.wait(timeout):
             raise self._conflict(timeout, os.getpid(), self._since)
-        self.owner = _get_ident()
         try:
             if began >= self._due:
                 self._step_aside()
@@ -102,20 +111,11 @@ class WriteLock:
         if began >= self._due:
             self._begin_turn()
 
-    def release(self) -> None:
-        """Give the lock back; do nothing when this thread does not hold it."""
-        if self.owner != _get_ident():
-            # An interrupt may have come between getting out of the queue and noting the owner.
-            with contextlib.suppress(RuntimeError):
-                self._queue.release()
-            return
-        try:
-            if self.held:
-                self.held = False
-                _lockf(self._descriptor, _UNLOCK, 1, _WRITE_BYTE)
-        finally:
-            self.owner = 0
-            self._queue.release()
+    def _give_back(self) -> None:
+        """Let other processes write. An interrupt may have come before `held` was noted, so that is not asked."""
+        self.held = False
+        if self._descriptor != _NONE:
+            _lockf(self._descriptor, _UNLOCK, 1, _WRITE_BYTE)
 
     def renew(self, *, write: bool) -> None:
         """Open `write.lock` anew if another file has taken its name, or to have it for writing.
@@ -162,7 +162,7 @@ class WriteLock:
 
     @contextlib.contextmanager
     def _hold(self, threads: threading.Lock, kind: int, byte: int, timeout: float) -> Iterator[None]:
-        if not threads.acquire(timeout=_bounded(timeout)):
+        if not threads.acquire(timeout=bounded(timeout)):
             raise self._conflict(timeout, os.getpid(), None)
         try:
             if self._descriptor == _NONE:
@@ -284,10 +284,6 @@ def _ask(descriptor: int, how: int, byte: int) -> int | None:
         return None
     # A holder in another container has no number here.
     return answer[places[4]] if answer[places[0]] != fcntl.F_UNLCK and answer[places[4]] > 0 else None
-
-
-def _bounded(timeout: float) -> float:
-    return min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
 def _iso(seconds: float) -> str:

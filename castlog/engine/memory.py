@@ -6,16 +6,16 @@ place when nobody reads the state, else into a copy, so that a reader goes on se
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from types import TracebackType
 from typing import TypeVar
 
 from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.engine.turn import Turn
 from castlog.errors import Conflict, Invalid, Unavailable
 from castlog.limits import KEY_BYTES_MAX, LOCK_TIMEOUT_SECONDS, VALUE_BYTES_MAX
 
@@ -25,15 +25,14 @@ T = TypeVar("T")
 class MemoryEngine:
     """One map in memory. Threads may share it; a forked process has no use of it."""
 
-    __slots__ = ("_lock_timeout", "_pid", "_state", "_swap", "_write", "_writer", "notes", "read_only")
+    __slots__ = ("_lock_timeout", "_pid", "_state", "_swap", "_turn", "notes", "read_only")
 
     def __init__(self, rows: Iterable[tuple[bytes, bytes]] = (), *, lock_timeout: float = LOCK_TIMEOUT_SECONDS) -> None:
         self.read_only = False
         self.notes: tuple[str, ...] = ()
         self._pid = os.getpid()
         self._lock_timeout = lock_timeout
-        self._write = threading.Lock()
-        self._writer = 0
+        self._turn = Turn()
         # Held for moments: a reader joins a state, or a change replaces it.
         self._swap = threading.Lock()
         first = _WriteTxn(_State([], {}, 0))
@@ -48,51 +47,57 @@ class MemoryEngine:
 
     def update(self, change: Callable[[WriteTxn], T]) -> T:
         """Run `change` in the single write transaction and commit."""
-        with self._writing():
-            txn = _WriteTxn(self._usable())
-            try:
-                result = change(txn)
-            finally:
-                txn.end()
-            with self._swap:
-                self._state = _folded(self._usable(), txn.changes)
-            return result
+        return self._writing(lambda: self._update(change))
+
+    def _update(self, change: Callable[[WriteTxn], T]) -> T:
+        txn = _WriteTxn(self._usable())
+        try:
+            result = change(txn)
+        finally:
+            txn.end()
+        try:
+            self._commit(txn.changes)
+        except BaseException:
+            self._commit(txn.changes)  # Else half of it might be there.
+            raise
+        return result
+
+    def _commit(self, changes: dict[bytes, bytes | None]) -> None:
+        with self._swap:
+            self._state = _folded(self._usable(), changes)
 
     def replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:
         """Put what `rows` yields, in key order, in the place of all there is."""
-        with self._writing():
-            with self.read() as txn:
-                new = _WriteTxn(_State([], {}, self.version()))
-                last = b""
-                for key, value in rows(txn):
-                    new.put(key, value)
-                    if key <= last:
-                        raise Invalid("the rows of a rebuilt store must come in key order", key=key)
-                    last = key
-            with self._swap:
-                before = self._usable()
-                self._state = _State(list(new.changes), {}, before.version + 1)
-                self._state.values.update((key, value) for key, value in new.changes.items() if value is not None)
+        self._writing(lambda: self._replace(rows))
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:
+        with self.read() as txn:
+            new = _WriteTxn(_State([], {}, 0))
+            last = b""
+            for key, value in rows(txn):
+                new.put(key, value)
+                if key <= last:
+                    raise Invalid("the rows of a rebuilt store must come in key order", key=key)
+                last = key
+        values = {key: value for key, value in new.changes.items() if value is not None}
+        with self._swap:
+            self._state = _State(list(values), values, self._usable().version + 1)
+
+    def _writing(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, run while no other thread writes."""
         self._usable()
-        me = threading.get_ident()
-        if self._writer == me:
+        if self._turn.mine():
             raise Invalid("this thread is inside an update of the store already")
-        if not self._write.acquire(timeout=self._lock_timeout):
+        return self._turn.during(self._take, work, lambda: None)
+
+    def _take(self) -> None:
+        if not self._turn.wait(self._lock_timeout):
             pid = os.getpid()
             raise Conflict(
                 f"the store in memory is locked by another thread of this process ({pid})"
                 f" and was not free within {self._lock_timeout:g} seconds",
                 pid=pid,
             )
-        try:
-            self._writer = me
-            yield
-        finally:
-            self._writer = 0
-            self._write.release()
 
     def version(self) -> int:
         """Return a number that grows with every commit that changes something."""
@@ -240,19 +245,25 @@ class _WriteTxn:
 
 
 def _folded(state: _State, changes: dict[bytes, bytes | None]) -> _State:
-    """Return the state after `changes`: the same object, unless somebody reads it."""
+    """Return the state after `changes`: the same object, unless somebody reads it.
+
+    Interrupted on any line, it can be done again.
+    """
     if not changes:
         return state
     if state.readers:
         state = _State(state.keys.copy(), state.values.copy(), state.version)
     for key, value in changes.items():
+        index = bisect_left(state.keys, key)
+        there = index < len(state.keys) and state.keys[index] == key
         if value is not None:
-            if key not in state.values:
-                insort(state.keys, key)
             state.values[key] = value
-        elif key in state.values:
-            del state.values[key]
-            del state.keys[bisect_left(state.keys, key)]
+            if not there:
+                state.keys.insert(index, key)
+        else:
+            state.values.pop(key, None)
+            if there:
+                del state.keys[index]
     state.version += 1
     return state
 

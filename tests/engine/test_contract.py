@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from castlog.engine.base import Engine, ReadTxn, WriteTxn
 from castlog.errors import Conflict, Invalid, Unavailable
 from castlog.limits import KEY_BYTES_MAX, VALUE_BYTES_MAX
+
+from .interrupts import interrupted
 
 Opener = Callable[..., Engine]
 
@@ -346,6 +349,32 @@ def test_a_lock_not_had_in_time_is_a_conflict(open_engine: Opener) -> None:
 
 
 # --- replacing all there is ---------------------------------------------------------------------
+
+
+def test_after_an_interrupt_on_any_line_of_an_update_everybody_can_write(open_engine: Opener) -> None:
+    """Ctrl-C passes through, no acknowledged write is lost, and this thread, another one and `close` go on."""
+    engine = open_engine(lock_timeout=1.0)
+    acknowledged: dict[bytes, bytes] = {}
+    places = []
+    for interrupt in interrupted(lambda: put(engine, (b"interrupted", b"%d" % len(places)), (b"second", b""))):
+        places.append(str(interrupt))
+        for who, write in ((b"same", lambda work: work()), (b"other", in_thread)):
+            pair = (b"%s %d" % (who, len(places)), b"")
+            write(lambda pair=pair: put(engine, pair))
+            acknowledged.update([pair])
+        there = rows(engine)
+        assert acknowledged.items() <= there.items(), interrupt
+        assert (b"interrupted" in there) == (b"second" in there), interrupt
+    assert len(places) > 20
+    for _ in interrupted(lambda: put(engine, (b"last", b""))):
+        break
+    engine.close()
+
+
+def in_thread(work: Callable[[], object]) -> None:
+    """Run `work` in another thread; fail when it raises."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
 
 
 def test_replace_puts_rows_in_the_place_of_all(engine: Engine) -> None:

@@ -26,6 +26,8 @@ from castlog.engine.disk import DiskEngine, create, open_disk
 from castlog.engine.folder import committed, mount_kind, placement_notes
 from castlog.errors import Conflict, Corrupt, Error, Invalid, NotFound, Unavailable
 
+from .interrupts import interrupted
+
 ROWS = [(b"a", b"1"), (b"b", b"2")]
 SMALL_MAP = 1 << 16
 
@@ -593,6 +595,28 @@ put(e, b"d"); say("done")
     tell(process)
     assert line(process) == "done"
     assert contents(engine).keys() == {b"a", b"b", b"d"}
+
+
+def test_after_an_interrupt_on_any_line_of_an_update_other_processes_can_write(
+    opened: Callable[..., DiskEngine], start: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    """Ctrl-C at the end of an append does not keep the lock for the rest of the process's life."""
+    process = start("""
+e = open_disk(path, lock_timeout=2)
+for said in sys.stdin:
+    try:
+        add(e); say("added")
+    except Error as error:
+        say(error)
+""")
+    engine = opened()
+    count = 0
+    for interrupt in interrupted(lambda: put(engine, b"c")):
+        tell(process)
+        assert line(process) == "added", interrupt
+        count += 1
+        assert contents(engine)[b"n"] == b"%d" % count
+    assert count > 20
 
 
 def test_a_child_that_outlives_its_killed_parent_does_not_hold_the_lock(
