@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from castlog import limits
 from castlog.core import Core
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Corrupt
@@ -23,6 +24,7 @@ from castlog.ops.report import FileReport
 
 BATCH_EVENTS = 1000
 BATCH_BYTES = 4 * 1024 * 1024
+_ROOM = 12  # bytes of a made-up name after its stem: a number, or what a tag's history is called
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -103,7 +105,7 @@ class _Intake:
                 return
             number = 2
             while held is not None:
-                name = f"{head.name}-{number}"
+                name = f"{_stem(head.name)}-{number}"
                 held = refs.look_up(txn, self._item.session, name)
                 if held is not None and held.id == digest:
                     return
@@ -111,7 +113,7 @@ class _Intake:
         if name != head.name:
             self.renamed.append(f"the tag {head.name} stands elsewhere here; it arrived as {name}")
         if seq and (here is None or here.seq < seq):
-            self.branch(Head(f"{name}-history", timeline, seq, False))
+            self.branch(Head(f"{_stem(name)}-history", timeline, seq, False))
         with self._core.read() as txn:
             place = self._place(txn, timeline, seq)
         now, fixed = self._core.clock(), Place(place.timeline, seq, digest)
@@ -262,9 +264,14 @@ def _candidates(txn: ReadTxn, session: bytes, name: str) -> list[_Found]:
 
 
 def _base(name: str) -> str:
-    """Return a branch name without the number that an import gave it."""
+    """Return a branch name without the number that an import gave it, and with room for one."""
     base, dash, number = name.rpartition("-")
-    return base if dash and base and number.isdecimal() else name
+    return _stem(base if dash and base and number.isdecimal() else name)
+
+
+def _stem(name: str) -> str:
+    """Return as much of a name as leaves room for what an import puts behind it."""
+    return name.encode()[: limits.NAME_BYTES_MAX - _ROOM].decode(errors="ignore")
 
 
 def _batches(events: Iterator[Ready]) -> Iterator[list[Ready]]:
