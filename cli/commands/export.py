@@ -43,8 +43,8 @@ def export(app: App, rev: str | None, kind: str, output: str | None, start: int,
     """Write a branch or session out: JSON Lines, bundle, or its source format.
 
     jsonl is one branch and bundle a whole session with branches, tags and labels; importing either elsewhere gives the
-    same event ids. source gives the very bytes that were imported; of events that were not imported it gives the payloads
-    alone, one a line. Without -o it goes to stdout.
+    same event ids. source gives the very bytes that were imported; of events that were not imported it gives the
+    payloads alone, one a line. Without -o it goes to stdout.
     """
     if start > 1 and kind != "source":
         raise click.UsageError("--from goes with --format source only; castlog cat --from prints part of a branch.")
