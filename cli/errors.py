@@ -87,7 +87,14 @@ def _ours(error: Any) -> Told:
     message = str(error)
     if "`castlog " in message:  # it says itself what to do
         hint = None
+    elif _is_bytes(error.facts.get("value")):
+        hint = "What was typed holds bytes that are no UTF-8; write it in UTF-8, as your terminal does by default."
     return Told(kind, code, message, error.facts.get("hint", hint), facts)
+
+
+def _is_bytes(value: object) -> bool:
+    """Return whether a word from the command line holds bytes Python could not decode."""
+    return isinstance(value, str) and any("\udc80" <= char <= "\udcff" for char in value)
 
 
 def _usage(error: click.UsageError) -> Told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +26,11 @@ def new_file(path: Path, force: bool) -> Iterator[BinaryIO]:
         return
     if os.path.lexists(path) and not force:
         raise castlog.Conflict(f"{path} exists already", path=str(path), hint="Choose another name, or add --force.")
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
+    if not path.parent.is_dir():
+        hint = f"Make it first: mkdir -p {shlex.quote(str(path.parent))}"
+        raise castlog.NotFound(f"there is no folder {path.parent}", path=str(path.parent), hint=hint)
+    with _naming(path.parent):
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
             yield file
@@ -54,7 +59,8 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
         )
     parent = path.resolve().parent
     parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name[:50]}.", dir=parent))
+    with _naming(parent):
+        work = Path(tempfile.mkdtemp(prefix=f".{path.name[:50]}.", dir=parent))
     try:
         made = work / "new"
         made.mkdir(mode=0o700)
@@ -71,6 +77,16 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
 def private(path: Path) -> BinaryIO:
     """Open a new file for writing that only its owner can read."""
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Let an error name the folder written to rather than a file nobody asked for."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(folder)
+        raise
 
 
 def _swap(new: Path, place: Path, work: Path) -> None:

@@ -34,7 +34,7 @@ class Revision(click.ParamType):  # type: ignore[type-arg]  # not generic before
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise Invalid(f"{text!r} is not valid Unicode", value=repr(text)) from error
+                raise Invalid(f"{text!r} is not valid Unicode", value=text) from error
         return unicodedata.normalize("NFC", text)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from typing import IO
@@ -53,6 +54,8 @@ def append(
         raise click.UsageError("Say what to append: one of --text TEXT, --data JSON, or - to read stdin.")
     if "-" in words and (call_id is not None or key is not None):
         raise click.UsageError("With - each line carries its own call_id and key.")
+    if data is not None and not data.strip():
+        raise click.UsageError('--data is empty: write JSON such as \'{"text":"hi"}\', or use --text TEXT.')
     writer = _Writer(app, app.branch(app.store(), revs[0] if revs else None))
     if "-" in words:
         _append_lines(writer, sys.stdin.buffer, kind)
@@ -60,7 +63,24 @@ def append(
         writer.write([castlog.Draft(_given(kind, "user_message"), {"text": text}, call_id=call_id, key=key)])
     else:
         payload = castlog.Raw((data or "").encode("utf-8", "surrogateescape"))
-        writer.write([castlog.Draft(_given(kind, "note"), payload, call_id=call_id, key=key)])
+        draft = castlog.Draft(_given(kind, "note"), payload, call_id=call_id, key=key)
+        try:
+            writer.write([draft])
+        except castlog.Invalid as error:
+            if _is_json(data):
+                raise
+            raise castlog.Invalid(str(error), **{"hint": _JSON, **error.facts}) from error
+
+
+_JSON = """--data takes JSON, in single quotes for the shell: --data '{"text":"hi"}'. --text TEXT takes plain text."""
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        json.loads(text or "")
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _given(kind: str | None, default: str) -> str:
