@@ -6,7 +6,9 @@ hands out events that are known to be sound.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -26,6 +28,7 @@ _Structure = bundle.TimelineLine | bundle.RefLine | bundle.TagLine | bundle.EndL
 _STRUCTURE: msgspec.json.Decoder[_Structure] = msgspec.json.Decoder(_Structure)
 _SESSION = msgspec.json.Decoder(jsonl.SessionLine)
 _MARK = b'{"castlog":'
+_HINT = "Fetch or make the file again; nothing was written."
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -93,21 +96,37 @@ def check(path: str, secret: bytes, progress: Callable[[Progress], None] | None)
     Raises Invalid for what is no export, Corrupt when an event does not fit its id or the end is missing, Unavailable
     for one that a newer castlog wrote.
     """
+    try:
+        return _checked(path, secret, progress)
+    except Corrupt as exc:
+        raise Corrupt(f"{exc}; fetch it again", **{**exc.facts, "hint": _HINT}) from exc
+
+
+def _checked(path: str, secret: bytes, progress: Callable[[Progress], None] | None) -> Parcel:
     checker: _Checker | None = None
     number = 0
     for number, data in _numbered(path):
-        try:
+        with _at_line(path, number):
             if checker is None:
                 checker = _Checker(path, data, secret)
             else:
                 checker.take(data)
-        except Error as exc:
-            raise type(exc)(f"{path}, line {number}: {exc}", **{**exc.facts, "line": number}) from exc
         if progress is not None and number % 1000 == 0:
             progress(Progress(number, None, "lines", path))
+    if checker is None and os.path.getsize(path):
+        raise Corrupt(f"{path} ends before its first line", path=path)
     if checker is None:
         raise Invalid(f"{path} is empty; an export begins with its session's line", path=path)
     return checker.finish(number)
+
+
+@contextlib.contextmanager
+def _at_line(path: str, number: int) -> Iterator[None]:
+    """Say where in an export an error is."""
+    try:
+        yield
+    except Error as exc:
+        raise type(exc)(f"{path}, line {number}: {exc}", **{**exc.facts, "line": number}) from exc
 
 
 def events(parcel: Parcel, timeline: int, first: int, last: int, secret: bytes) -> Iterator[Ready]:
@@ -160,7 +179,7 @@ class _Checker:
         """Return the parcel, whole; raises Corrupt when its end is missing."""
         parcel = self.parcel
         if parcel.bundle and not self._ended:
-            raise Corrupt(f"{parcel.path} ends after line {number} without its end line; fetch it again")
+            raise Corrupt(f"{parcel.path} ends after line {number} without its end line")
         if not parcel.bundle:
             parcel.heads.append(Head(self._branch, 1, parcel.lines[1].last, False))
         return parcel
@@ -196,7 +215,7 @@ class _Checker:
             self._parent = parcel.id_at(item.parent, item.fork_seq)
         elif isinstance(item, bundle.EndLine):
             if item.digest != ids.show_digest(self._digest.digest()) or item.events != parcel.events:
-                raise Corrupt("the bundle does not match the digest at its end; fetch it again")
+                raise Corrupt("the bundle does not match the digest at its end")
             self._ended = True
         else:
             if not (item.timeline == 0 and item.seq == 0) and not self._owns(item.timeline, item.seq):
