@@ -28,7 +28,7 @@ from ..text import plural
 )
 @click.argument("words", metavar="[REV] [-]", nargs=-1, type=REV)
 @click.option("--type", "kind", help="The event's type. Default: user_message for --text, note for --data.")
-@click.option("--call-id", help="The call this event opens or closes.")
+@click.option("--call-id", help="The call this event opens or closes. A call without one is given c and its seq.")
 @click.option("--key", help="Your idempotency key: the same key on the same history writes nothing again.")
 @click.option("--text", help='A payload of the form {"text": TEXT}.')
 @click.option("--data", metavar="JSON", help="A payload, stored byte for byte.")
@@ -60,12 +60,13 @@ def append(
     if "-" in words:
         _append_lines(writer, sys.stdin.buffer, kind)
     elif text is not None:
-        writer.write([castlog.Draft(_given(kind, "user_message"), {"text": text}, call_id=call_id, key=key)])
+        draft = castlog.Draft(_given(kind, "user_message"), {"text": text}, call_id=call_id, key=key)
+        writer.write([draft], announce=True)
     else:
         payload = castlog.Raw((data or "").encode("utf-8", "surrogateescape"))
         draft = castlog.Draft(_given(kind, "note"), payload, call_id=call_id, key=key)
         try:
-            writer.write([draft])
+            writer.write([draft], announce=True)
         except castlog.Invalid as error:
             if _is_json(data):
                 raise
@@ -95,8 +96,8 @@ class _Writer:
         self._out = app.out
         self._branch = branch
 
-    def write(self, drafts: Sequence[castlog.Draft]) -> None:
-        """Commit drafts together, then print their seqs."""
+    def write(self, drafts: Sequence[castlog.Draft], *, announce: bool = False) -> None:
+        """Commit drafts together, then print their seqs; with `announce` also what became of their calls."""
         with held():
             events = self._branch.extend(drafts)
             self.written += len(events)
@@ -107,6 +108,13 @@ class _Writer:
                 else:
                     self._out.line(str(event.seq))
             self._out.flush()
+        for event, draft in zip(events, drafts, strict=True):
+            if not announce or draft.call_id is not None:
+                continue
+            if event.call_ids:
+                self._out.say(f"call id {event.call_ids[0]}")
+            elif event.type == "tool_result":
+                self._out.say("It closes no call; --call-id ID says which one it answers.")
 
 
 def _append_lines(writer: _Writer, stream: IO[bytes], kind: str | None) -> None:

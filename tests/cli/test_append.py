@@ -26,6 +26,15 @@ def test_text_is_a_user_message_and_data_is_kept_byte_for_byte(store: str, home:
         assert [event.type for event in opened.view("main").events(7)] == ["user_message", "note"]
 
 
+def test_a_call_without_an_id_is_told_the_one_it_got(store: str, run: Run) -> None:
+    """The id that closes the call is said on stderr; where the id was given nothing is."""
+    opened = run("append", "--type", "tool_call", "--data", '{"name":"Bash"}')
+    assert (opened.stdout, opened.stderr) == ("7\n", "call id c7\n")
+    assert run("append", "--type", "tool_result", "--call-id", "c7", "--data", '{"ok":true}').stderr == ""
+    assert run("append", "--text", "hi").stderr == ""
+    assert "closes no call" in run("append", "--type", "tool_result", "--data", '{"ok":true}').stderr
+
+
 def test_lines_keep_their_payload_bytes_and_fields(store: str, home: Path, run: Run) -> None:
     """Spaces, number spelling and escapes of a payload are kept; type, call id, key, schema and time are taken."""
     line = (
