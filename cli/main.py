@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from . import errors, signals
-from .command import global_options
+from .command import App, global_options
 from .output import Out, dumps
 
 # Name, then what `castlog --help` says of it. A test holds these against the commands' own help.
@@ -55,6 +55,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "demo": "Record, crash, reopen, fork and compare a small session.",
     },
 }
+_VERSION = "castlog.version"
 COMMANDS = {name: text for section in SECTIONS.values() for name, text in section.items()}
 
 
@@ -73,6 +74,21 @@ class Castlog(click.Group):
         word += "_" if iskeyword(word) else ""
         found: click.Command = getattr(importlib.import_module(f".commands.{word}", __package__), word)
         return found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; --version is answered when all are known, since --json may stand behind it."""
+        rest = super().parse_args(ctx, args)
+        if ctx.meta.get(_VERSION) and not ctx.resilient_parsing:
+            from importlib.metadata import version
+
+            app = App.of(ctx)
+            number = version("castlog")
+            if app.out.json:
+                app.out.record(name="castlog", version=number)
+            else:
+                app.out.line(f"castlog {number}")
+            ctx.exit()
+        return rest
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -123,11 +139,8 @@ class Castlog(click.Group):
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"castlog {version('castlog')}")
-        ctx.exit()
+    if value:
+        ctx.meta[_VERSION] = True
 
 
 group = Castlog(

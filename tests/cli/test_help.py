@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -72,6 +73,12 @@ def test_help_loads_neither_the_store_nor_rich() -> None:
 def test_the_version_is_printed() -> None:
     """`castlog --version` names the program and its version."""
     assert program("--version").stdout.startswith(b"castlog ")
+
+
+@pytest.mark.parametrize("words", [("--version", "--json"), ("--json", "--version")])
+def test_the_version_is_an_object_under_json(words: tuple[str, ...], run: Run) -> None:
+    """In either order."""
+    assert set(json.loads(run(*words).stdout)) == {"name", "version"}
 
 
 def test_no_command_shows_the_help_and_is_a_usage_error(run: Run) -> None:
