@@ -29,7 +29,10 @@ class Source(Protocol):
         ...
 
     def payload(self, index: int) -> Any:
-        """Return the decoded payload of the event at `index`; each call may hand out a new object."""
+        """Return the decoded payload of the event at `index`; each call may hand out a new object.
+
+        Raises Corrupt when it cannot be verified, Unavailable when it is locked.
+        """
         ...
 
     def event_id(self, index: int) -> bytes:
@@ -91,8 +94,6 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
         Raises Corrupt when it cannot be verified, Unavailable when it is encrypted.
         """
         if self._payload is UNSET:
-            if self._source.locked(self._index):
-                raise Unavailable(f"the payload of seq {self.seq} is locked; this castlog has no keys", seq=self.seq)
             force_setattr(self, "_payload", self._source.payload(self._index))
         return self._payload
 
@@ -140,6 +141,9 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
     def __eq__(self, other: object) -> bool:
         return self.id == other.id if isinstance(other, Event) else NotImplemented
 
+    def __ne__(self, other: object) -> bool:
+        return self.id != other.id if isinstance(other, Event) else NotImplemented  # a Struct's own compares identity
+
     def __hash__(self) -> int:
         return hash(self.id)
 
@@ -177,6 +181,8 @@ class _Frozen(msgspec.Struct, frozen=True):
         return self.data
 
     def payload(self, index: int) -> Any:
+        if self.secret:
+            raise Unavailable("the payload is locked; this castlog has no keys")
         return codec.decode(self.data) if self.data else None
 
     def event_id(self, index: int) -> bytes:
