@@ -168,12 +168,16 @@ def test_events_are_equal_when_their_ids_are(session, main) -> None:
     fork = main.fork("f")
     same = fork.read(1)
     assert same == shared
+    assert (same != shared) is False
     assert hash(same) == hash(shared)
     assert (same.branch, shared.branch) == ("f", "main")
     assert len({same, shared, main.append("note", {}, ts=1)}) == 2
     other = session.branch("f")
     other.append("note", {"n": 1})
-    assert other.append("note", {}, ts=1) != main.append("note", {}, ts=1)
+    left, right = other.append("note", {}, ts=1), main.append("note", {}, ts=1)
+    assert left.seq == right.seq
+    assert left != right
+    assert (left == right) is False
     assert shared != shared.id
     assert (shared == object()) is False
 
