@@ -216,12 +216,14 @@ class DiskEngine:
 class _View(Guest):
     """What can be read inside one transaction of LMDB's."""
 
-    __slots__ = ("_path", "raw")
+    __slots__ = ("_path", "_why", "raw")
 
     def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None = None) -> None:
         self.thread = _get_ident()
         self._path = path
         self.raw = raw
+        # What failed first: LMDB refuses all that comes after it, without a reason.
+        self._why: Error | None = None
 
     def get(self, key: bytes) -> bytes | None:
         raw = self.raw
@@ -240,9 +242,14 @@ class _View(Guest):
                 return
             if not cursor.set_range(start):
                 return
+            before = start
             for pair in cursor.iternext():
-                if stop is not None and pair[0] >= stop:
+                key = pair[0]
+                if stop is not None and key >= stop:
                     return
+                if key < before:
+                    raise self._out_of_order(key)
+                before = key
                 yield pair
                 if self.raw is None:
                     raise _over()
@@ -254,9 +261,14 @@ class _View(Guest):
         there = cursor.last() if stop is None or not cursor.set_range(stop) else cursor.prev()
         if not there:
             return
+        after = stop
         for pair in cursor.iterprev():
-            if pair[0] < start:
+            key = pair[0]
+            if key < start:
                 return
+            if after is not None and key >= after:
+                raise self._out_of_order(key)
+            after = key
             yield pair
             if self.raw is None:
                 raise _over()
@@ -267,10 +279,17 @@ class _View(Guest):
             raise _over()
         return raw.cursor()
 
+    def _out_of_order(self, key: bytes) -> Corrupt:
+        return Corrupt(
+            f"the data file of {self._path} is damaged: its keys are out of order", path=str(self._path), key=key
+        )
+
     def _failed(self, error: lmdb.Error) -> Error:
         if self.raw is None:
             return _over()
-        return _translated(error, self._path)
+        if self._why is None or not isinstance(error, lmdb.BadTxnError):
+            self._why = _translated(error, self._path)
+        return self._why
 
 
 class _ReadTxn(_View):
@@ -283,6 +302,7 @@ class _ReadTxn(_View):
         self._path = shared.path
         self._shared = shared
         self.raw = None
+        self._why = None
 
     def __enter__(self) -> _ReadTxn:
         shared = self._shared
@@ -348,6 +368,7 @@ class _WriteTxn(_View):
         self.thread = _get_ident()
         self._path = path
         self.raw = raw
+        self._why = None
         # The map is full: whatever comes of this attempt, the change must run again.
         self.full = False
 
@@ -379,6 +400,10 @@ class _WriteTxn(_View):
             return raw.delete(key)
         except lmdb.Error as error:
             raise self._failed(error) from error
+
+    def spoilt(self, error: lmdb.BadTxnError) -> Error:
+        """Return why LMDB will not commit: the failure that `change` was told of and went on after."""
+        return self._failed(error)
 
     def abort(self) -> None:
         """Undo the changes and make the transaction unusable."""
@@ -522,6 +547,8 @@ class _Shared:
         if isinstance(error, lmdb.MapFullError):
             txn.full = True
             return
+        if isinstance(error, lmdb.BadTxnError):
+            raise txn.spoilt(error) from error
         # When its last step fails LMDB cannot tell whether that was done, so the file is asked.
         kept = folder.committed(self.path / folder.DATA)[0] >= number
         why = self.failed(error)
@@ -910,8 +937,12 @@ def _leak(thing: object) -> None:
 # --- failures -----------------------------------------------------------------------------------
 
 
+# CURSOR_FULL is a tree that is too deep, as one that bites its tail is; BAD_TXN follows on such a failure.
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.CursorFullError, lmdb.BadTxnError)
+
+
 def _translated(error: lmdb.Error, path: Path) -> Error:
-    if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
+    if isinstance(error, _DAMAGE):
         return Corrupt(f"the data file of {path} is damaged: {error}", path=str(path))
     if isinstance(error, lmdb.BadValsizeError):
         return Invalid(f"a key has 1 to {KEY_BYTES_MAX} bytes", path=str(path))

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -334,6 +335,65 @@ def test_damage_inside_is_found_before_it_is_read(path: Path) -> None:
         finally:
             engine.close()
     assert 0 < damaged < 40
+
+
+def tree(path: Path) -> tuple[int, int]:
+    """Return the page size and where in the data file the root page of the newest commit begins."""
+    data = (path / "data.mdb").read_bytes()
+    (size,) = struct.unpack_from("=I", data, 40)
+    newest = max((struct.unpack_from("=Q", data, at + 144), at) for at in (0, size))[1]
+    (root,) = struct.unpack_from("=Q", data, newest + 128)
+    return size, root * size
+
+
+def overwrite(path: Path, old: bytes, new: bytes) -> None:
+    """Replace bytes of the data file wherever they occur."""
+    data = (path / "data.mdb").read_bytes()
+    assert old in data
+    (path / "data.mdb").write_bytes(data.replace(old, new))
+
+
+def test_a_tree_that_bites_its_tail_is_corrupt(tmp_path: Path) -> None:
+    """Told to free space or to reopen, a user would go on with a damaged store. Each later answer says the same."""
+    target = tmp_path / "deep"
+    create(target, [(b"%05d" % n, b"v" * 500) for n in range(200)])
+    size, root = tree(target)
+    with open(target / "data.mdb", "r+b") as file:
+        file.seek(root + 16)
+        (node,) = struct.unpack("=H", file.read(2))
+        file.seek(root + node)
+        file.write(struct.pack("=HH", root // size, 0))  # The first child is the root itself.
+    engine = open_disk(target)
+
+    def change(txn: WriteTxn) -> None:
+        for _ in range(2):
+            with pytest.raises(Corrupt):
+                txn.put(b"00000", b"")
+
+    with pytest.raises(Corrupt):
+        engine.update(change)
+    with engine.read() as txn:
+        for reverse in (False, True, False):
+            with pytest.raises(Corrupt):
+                list(txn.scan(b"", b"00001", reverse=reverse))
+            with pytest.raises(Corrupt):
+                txn.get(b"00000")
+    engine.close()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("old", "new"), [(b"key-5", b"key-0"), (b"key-6", b"key-9")])
+def test_keys_out_of_order_are_corrupt(tmp_path: Path, old: bytes, new: bytes, reverse: bool) -> None:
+    """A scan never yields what it was not asked for, nor ends as if rows behind a damaged key were not there."""
+    target = tmp_path / "disordered"
+    create(target, [(b"key-%d" % n, b"") for n in range(10)])
+    overwrite(target, old, new)
+    engine = open_disk(target)
+    with engine.read() as txn, pytest.raises(Corrupt, match="out of order"):
+        list(txn.scan(b"key-", None, reverse=reverse))
+    with engine.read() as txn, pytest.raises(Corrupt, match="out of order"):
+        list(txn.scan(b"key-4", None) if new < old else txn.scan(b"", b"key-7", reverse=True))
+    engine.close()
 
 
 def test_a_healthy_file_may_be_shorter_than_it_says(path: Path, opened: Callable[..., DiskEngine]) -> None:
