@@ -48,9 +48,21 @@ _NOTED_MOUNTS = {
 
 
 def resolve(path: str | os.PathLike[str]) -> Path:
-    """Return the real path of a store's folder; its parent must be there."""
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
+    """Return the real path of a store's folder; its parent must be there. Raises Invalid for what cannot be a path."""
+    name = os.fspath(path)
+    if "\0" in name:
+        raise Invalid("the path of a store cannot contain a zero byte")
+    try:
+        target = Path(os.path.realpath(name))
+        there = target.parent.is_dir()
+        str(target).encode("utf-8")
+    except UnicodeEncodeError as error:  # LMDB takes no other.
+        raise Invalid(f"the path of a store must be UTF-8, and {name!a} is not") from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise Invalid(f"a path of {len(name)} characters is too long for this system") from error
+        raise unavailable(Path(name), error.errno or 0) from error
+    if not there:
         raise NotFound(f"the folder {target.parent} does not exist", path=str(target))
     return target
 

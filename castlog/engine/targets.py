@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 
 from castlog.engine.base import Engine, ReadTxn
@@ -26,6 +27,7 @@ def open_engine(
     """
     if not target:
         raise Invalid("the store's path is empty; give a folder or memory:")
+    _require_seconds(lock_timeout)
     if target == MEMORY:
         if not create:
             raise NotFound("memory: is a new store each time; open it for writing, or give a path")
@@ -38,6 +40,15 @@ def open_engine(
     if create:
         disk.create(path, first_rows())
     return disk.open_disk(path, read_only=read_only, lock_timeout=lock_timeout, check=lambda txn: _seen(check(txn)))
+
+
+def _require_seconds(lock_timeout: object) -> None:
+    """Raise Invalid for a time-out that is no time."""
+    if isinstance(lock_timeout, (int, float)) and not isinstance(lock_timeout, bool):
+        with contextlib.suppress(OverflowError):
+            if float(lock_timeout) >= 0:  # also false of NaN
+                return
+    raise Invalid("lock_timeout must be a number of seconds, 0 or more")
 
 
 def _seen(_: object) -> None:
