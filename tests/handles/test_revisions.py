@@ -270,7 +270,7 @@ def test_nothing_checked_out(store, session) -> None:
 
 
 def test_checkout_makes_a_branch_current_for_every_handle(open_disk_store, clock) -> None:
-    """It is kept in the store and follows the branch through renames; when it is deleted its session's main is current."""
+    """It is kept in the store and follows the branch through renames; after its deletion main is current."""
     with open_disk_store() as store:
         session = store.create_session("x")
         session.branch("main").fork("idea")

@@ -252,10 +252,21 @@ def test_raw_bytes_that_are_no_sound_json_are_refused(main, case) -> None:
     assert main.head.seq == 0
 
 
-def test_a_duplicate_key_is_named(main) -> None:
-    """The key that occurs twice is in the sentence."""
-    with pytest.raises(Invalid, match="'k' occurs twice"):
-        main.append("note", Raw(NOT_JSON["duplicate key"]))
+@pytest.mark.parametrize(
+    ("case", "path", "problem"),
+    [
+        ("duplicate key", "$.b", "'k' occurs twice"),
+        ("too large a number", "$[0]", "1e999"),
+        ("huge integer", "$[0]", "JSON readers"),
+        ("surrogate escape", "$", r"U\+D800"),
+        ("deep objects", "$.a.a.a", "deeper than 128"),
+    ],
+)
+def test_what_would_not_come_back_of_raw_bytes_is_named_with_its_path(main, case, path, problem) -> None:
+    """As for Python values, the sentence says where in the payload it is."""
+    with pytest.raises(Invalid, match=problem) as caught:
+        main.append("note", Raw(NOT_JSON[case]))
+    assert caught.value.path.startswith(path)
 
 
 @pytest.mark.parametrize("data", ["{}", bytearray(b"{}"), memoryview(b"{}"), None])
