@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from msgspec import UNSET
 
 from castlog import limits
 from castlog.engine.base import Engine, ReadTxn, WriteTxn
@@ -25,6 +27,7 @@ from castlog.history.writer import Outcome
 from castlog.history.written import Written
 
 T = TypeVar("T")
+Check = Callable[[WriteTxn, Outcome, int], None]
 
 
 class _Restage(Exception):
@@ -88,17 +91,24 @@ class Core:
         )
 
     def append(
-        self, branch: int, session: rows.Session, ready: Sequence[Ready], expect: int | bytes | None = None
+        self,
+        branch: int,
+        session: rows.Session,
+        ready: Sequence[Ready],
+        expect: int | bytes | None = None,
+        check: Check | None = None,
     ) -> list[Event]:
         """Append to a branch in one transaction, all or nothing; durable on return. Returns every draft's event.
 
+        `check` runs last in the transaction, with the outcome and the timeline it was written to (0 when nothing is
+        new); it must be repeatable, and what it raises undoes the append.
         Raises Conflict (`expect`, keys, the lock), NotFound (deleted), Unavailable (disk, read-only).
         """
         if not ready:
             return []
         for _ in range(limits.APPEND_TRIES_MAX):
             try:
-                ref, outcome = self._append(branch, session, ready, expect)
+                ref, outcome = self._append(branch, session, ready, expect, check)
                 break
             except _Restage:
                 self._write_seals()  # else they would change, at each try, what it was prepared on
@@ -148,7 +158,12 @@ class Core:
             self.update(lambda txn: None)
 
     def _append(
-        self, branch: int, session: rows.Session, ready: Sequence[Ready], expect: int | bytes | None
+        self,
+        branch: int,
+        session: rows.Session,
+        ready: Sequence[Ready],
+        expect: int | bytes | None,
+        check: Check | None,
     ) -> tuple[rows.Ref, Outcome]:
         cut = {digest: data for draft in ready for digest, data in draft.pieces}
         packs = self._stage(cut)
@@ -171,6 +186,8 @@ class Core:
             good = plan if plan is not None and plan[0] == at else None
             outcome = good[1] if good else writer.chain(txn, self.objects, at, ready, expect)
             if not outcome.new:
+                if check is not None:
+                    check(txn, outcome, timelines.GENESIS)
                 return at.ref, outcome, 0, None
             if too_long and good is None:
                 raise _Restage
@@ -184,6 +201,8 @@ class Core:
                 timeline, tail = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)
             else:
                 timeline, tail = writer.commit(txn, at, outcome, now)
+            if check is not None:
+                check(txn, outcome, timeline)
             return at.ref, outcome, timeline, tail
 
         ref, outcome, timeline, tail = self.update(change)
@@ -213,8 +232,10 @@ class Core:
                 self._seals = [old for old in self._seals if old.timeline != timeline] + [seal]
 
 
-def make_event(session_id: str, name: str, seq: int, record: Record, source: Source, index: int) -> Event:
-    """Return an event from its record and the source of its payload and id."""
+def make_event(
+    session_id: str, name: str, seq: int, record: Record, source: Source, index: int, payload: Any = UNSET
+) -> Event:
+    """Return an event from its record and the source of its payload and id; `payload` if it is decoded already."""
     return Event(
         session_id,
         name,
@@ -227,4 +248,5 @@ def make_event(session_id: str, name: str, seq: int, record: Record, source: Sou
         record.key,
         source,
         index,
+        payload,
     )

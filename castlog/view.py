@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec import UNSET
+
 from castlog import limits
 from castlog.core import make_event
 from castlog.engine.base import ReadTxn, WriteTxn
@@ -157,5 +159,8 @@ class View:
                 for at in range(high, low - 1, -1) if reverse else range(low, high + 1):
                     record = records[at - run.first]
                     if wanted is None or record.type in wanted:
-                        yield make_event(session_id, name, at, record, page, at - run.first)
+                        index = at - run.first
+                        decoded = page.decoded  # there once the caller has asked for one payload of the page
+                        payload = UNSET if decoded is None else decoded[index]
+                        yield make_event(session_id, name, at, record, page, index, payload)
                 seq = low - 1 if reverse else high + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from castlog.errors import Corrupt
+from castlog.errors import Corrupt, Unavailable
 from castlog.format import chunk, codec, identity
 from castlog.format.chunk import OpenCall
 from castlog.format.record import ENCRYPTED, TOMBSTONE, Record, Stored, TailRecord, header
@@ -168,17 +168,17 @@ def _look_up(table: Sequence[bytes], record: Record) -> list[bytes]:
 class Page:
     """A run as the source of the events one reader was given: decodes payloads singly, or all at the first asked for.
 
-    With `bulk` each decoded payload is handed out once, so no two events share an object that a caller may change. When
+    With `bulk` each of `decoded` is handed out once, so no two events share an object that a caller may change. When
     one payload of the run cannot be had, the others still are, singly.
     """
 
-    __slots__ = ("_bulk", "_decoded", "_fetch", "run")
+    __slots__ = ("_bulk", "_fetch", "decoded", "run")
 
     def __init__(self, run: Run, fetch: Fetch, *, bulk: bool) -> None:
         self.run = run
         self._fetch = fetch
         self._bulk = bulk
-        self._decoded: list[Any] | None = None
+        self.decoded: list[Any] | None = None
 
     def raw(self, index: int) -> bytes:
         """Return the stored payload bytes of the event at `index`."""
@@ -186,13 +186,16 @@ class Page:
 
     def payload(self, index: int) -> Any:
         """Return the decoded payload of the event at `index`."""
-        if self._bulk and self._decoded is None:
+        if self._bulk and self.decoded is None:
             try:
-                self._decoded = self.run.payloads(self._fetch)
+                self.decoded = self.run.payloads(self._fetch)
             except Corrupt:
                 self._bulk = False
-        if self._decoded is not None:
-            return self._decoded[index]
+        if self.decoded is not None:
+            return self.decoded[index]
+        if self.locked(index):
+            seq = self.run.first + index
+            raise Unavailable(f"the payload of seq {seq} is locked; this castlog has no keys", seq=seq)
         raw = self.raw(index)
         return codec.decode(raw) if raw else None
 

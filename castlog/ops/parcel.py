@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
 import msgspec
@@ -29,6 +29,7 @@ _STRUCTURE: msgspec.json.Decoder[_Structure] = msgspec.json.Decoder(_Structure)
 _SESSION = msgspec.json.Decoder(jsonl.SessionLine)
 _MARK = b'{"castlog":'
 _HINT = "Fetch or make the file again; nothing was written."
+_CHANGED = "Import it again when nobody writes to it; what is in the store is sound."
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -41,11 +42,16 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct):
-    """A timeline of a parcel: where it leaves its parent, and the ids of its events, 32 bytes each."""
+    """A timeline of a parcel: where it leaves its parent, and the ids of its events, 32 bytes each.
+
+    `depth` and `jump` shorten the way up, as in `history.timelines`.
+    """
 
     parent: int
     fork_seq: int
     ids: bytearray
+    depth: int
+    jump: int
 
     @property
     def last(self) -> int:
@@ -69,14 +75,31 @@ class Parcel(msgspec.Struct):
     heads: list[Head]
     events: int
 
+    def add(self, parent: int, fork_seq: int) -> None:
+        """Begin the next timeline."""
+        depth, jump = 1, 0
+        if parent:
+            above = self.lines[parent]
+            far, farther = self._depth(above.jump), self._depth(self._jump(above.jump))
+            depth = above.depth + 1
+            jump = self._jump(above.jump) if above.jump and above.depth - far == far - farther else parent
+        self.lines[len(self.lines) + 1] = Line(parent, fork_seq, bytearray(), depth, jump)
+
     def id_at(self, timeline: int, seq: int) -> bytes:
         """Return the id at a place of the history that ends on `timeline`."""
         while timeline:
             item = self.lines[timeline]
             if seq > item.fork_seq:
                 return item.id_at(seq)
-            timeline = item.parent
+            jump = item.jump
+            timeline = jump if jump and self.lines[jump].fork_seq >= seq else item.parent
         return self.row.genesis
+
+    def _depth(self, timeline: int) -> int:
+        return self.lines[timeline].depth if timeline else 0
+
+    def _jump(self, timeline: int) -> int:
+        return self.lines[timeline].jump if timeline else 0
 
 
 def is_parcel(first_bytes: bytes) -> bool:
@@ -90,22 +113,61 @@ def is_parcel(first_bytes: bytes) -> bool:
     return first_bytes.startswith(b'{"type":"session","castlog":')
 
 
-def check(path: str, secret: bytes, progress: Callable[[Progress], None] | None) -> Parcel:
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """Open an export once for both passes, so that what takes its place meanwhile does not matter."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below; only opening is to be caught here
+    except OSError as exc:
+        raise Invalid(f"{path} cannot be read: {exc.strerror}", path=path) from exc
+    with file:
+        yield file
+
+
+def check(path: str, file: BinaryIO, secret: bytes, progress: Callable[[Progress], None] | None) -> Parcel:
     """Read an export through and return what it holds.
 
     Raises Invalid for what is no export, Corrupt when an event does not fit its id or the end is missing, Unavailable
     for one that a newer castlog wrote.
     """
     try:
-        return _checked(path, secret, progress)
+        return _checked(path, file, secret, progress)
     except Corrupt as exc:
         raise Corrupt(f"{exc}; fetch it again", **{**exc.facts, "hint": _HINT}) from exc
 
 
-def _checked(path: str, secret: bytes, progress: Callable[[Progress], None] | None) -> Parcel:
+def events(parcel: Parcel, file: BinaryIO, secret: bytes, first: Mapping[int, int]) -> Iterator[tuple[int, Ready]]:
+    """Yield a checked parcel's events from `first` on for each timeline in it, ready to be written, in file order.
+
+    One pass, each event with its timeline. Raises Corrupt for what is not what `check` read.
+    """
+    at, seq = (0, 0) if parcel.bundle else (1, 0)
+    for number, data in _numbered(parcel.path, file):
+        if number == 1:
+            continue
+        with _at_line(parcel.path, number):
+            if data.startswith(_MARK):
+                start = _structure(data)
+                if not isinstance(start, bundle.TimelineLine):
+                    return
+                at, seq = start.n, start.fork_seq
+                continue
+            seq += 1
+            if at not in first or seq < first[at]:
+                continue
+            ready = _ready(line.decode(data), parcel.row.salt, secret)
+            own = parcel.lines[at].fork_seq < seq <= parcel.lines[at].last
+            if not own or _event_id(parcel.id_at(at, seq - 1), seq, ready) != parcel.id_at(at, seq):
+                raise Corrupt(
+                    f"seq {seq} is not what it was; the file changes while it is read", seq=seq, hint=_CHANGED
+                )
+        yield at, ready
+
+
+def _checked(path: str, file: BinaryIO, secret: bytes, progress: Callable[[Progress], None] | None) -> Parcel:
     checker: _Checker | None = None
     number = 0
-    for number, data in _numbered(path):
+    for number, data in _numbered(path, file):
         with _at_line(path, number):
             if checker is None:
                 checker = _Checker(path, data, secret)
@@ -113,7 +175,7 @@ def _checked(path: str, secret: bytes, progress: Callable[[Progress], None] | No
                 checker.take(data)
         if progress is not None and number % 1000 == 0:
             progress(Progress(number, None, "lines", path))
-    if checker is None and os.path.getsize(path):
+    if checker is None and os.fstat(file.fileno()).st_size:
         raise Corrupt(f"{path} ends before its first line", path=path)
     if checker is None:
         raise Invalid(f"{path} is empty; an export begins with its session's line", path=path)
@@ -129,24 +191,6 @@ def _at_line(path: str, number: int) -> Iterator[None]:
         raise type(exc)(f"{path}, line {number}: {exc}", **{**exc.facts, "line": number}) from exc
 
 
-def events(parcel: Parcel, timeline: int, first: int, last: int, secret: bytes) -> Iterator[Ready]:
-    """Yield a checked parcel's events `first` to `last` of one timeline, ready to be written."""
-    at, seq = (1, 0) if 1 in parcel.lines and not parcel.bundle else (0, 0)
-    for number, data in _numbered(parcel.path):
-        if number == 1:
-            continue
-        if data.startswith(_MARK):
-            start = _structure(data)
-            if isinstance(start, bundle.TimelineLine):
-                at, seq = start.n, start.fork_seq
-            continue
-        seq += 1
-        if at == timeline and first <= seq:
-            yield _ready(line.decode(data), parcel.row.salt, secret)
-        if at == timeline and seq >= last:
-            return
-
-
 class _Checker:
     """What is known after each line of an export."""
 
@@ -160,7 +204,7 @@ class _Checker:
         self._parent = row.genesis
         self._ended = False
         if not head.bundle:
-            self.parcel.lines[1] = Line(0, 0, bytearray())
+            self.parcel.add(0, 0)
             self._at = 1
 
     def take(self, data: bytes) -> None:
@@ -192,10 +236,9 @@ class _Checker:
         if event.seq != current.last + 1:
             raise Corrupt(f"seq {event.seq} follows {current.last}")
         ready = _ready(event, self.parcel.row.salt, self._secret, cut=False)
-        header = identity.Header(
-            event.seq, ready.ts, ready.type, ready.schema, ready.harness_version, ready.call_ids, ready.key
-        )
-        self._parent = identity.event_id(self._parent, header, ready.commitment)
+        if ready.needs_call_id:
+            raise Invalid(f"seq {event.seq} opens a call and has no call id")
+        self._parent = _event_id(self._parent, event.seq, ready)
         if event.id != ids.show_digest(self._parent):
             raise Corrupt(f"seq {event.seq} does not fit its id; the file was changed", seq=event.seq)
         current.ids += self._parent
@@ -210,7 +253,7 @@ class _Checker:
             leaves = self._owns(item.parent, item.fork_seq) if item.parent else item.fork_seq == 0
             if not leaves:
                 raise Invalid(f"timeline {item.n} leaves a parent that has no seq {item.fork_seq}")
-            parcel.lines[item.n] = Line(item.parent, item.fork_seq, bytearray())
+            parcel.add(item.parent, item.fork_seq)
             self._at = item.n
             self._parent = parcel.id_at(item.parent, item.fork_seq)
         elif isinstance(item, bundle.EndLine):
@@ -309,23 +352,29 @@ def _ready(event: line.EventLine, salt: bytes, secret: bytes, *, cut: bool = Tru
     )
 
 
-def _numbered(path: str) -> Iterator[tuple[int, bytes]]:
+def _event_id(parent: bytes, seq: int, ready: Ready) -> bytes:
+    header = identity.Header(seq, ready.ts, ready.type, ready.schema, ready.harness_version, ready.call_ids, ready.key)
+    return identity.event_id(parent, header, ready.commitment)
+
+
+def _numbered(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield an export's lines with their line ends, numbered from 1; decompresses as it goes."""
     bound = 2 * limits.EVENT_BYTES_MAX
     try:
-        with open(path, "rb") as file:
-            compressed = file.read(4) == zstandard.FRAME_HEADER
-            file.seek(0)
-            source: BinaryIO = file
-            if compressed:
-                source = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file), 1 << 20)
-            number = 0
-            while data := source.readline(bound):
-                number += 1
-                if len(data) >= bound:
-                    raise Invalid(f"{path}, line {number} is longer than any event", line=number)
-                if data != b"\n":
-                    yield number, data
+        file.seek(0)
+        compressed = file.read(4) == zstandard.FRAME_HEADER
+        file.seek(0)
+        source = file
+        if compressed:
+            stream = zstandard.ZstdDecompressor().stream_reader(file, closefd=False)
+            source = io.BufferedReader(stream, 1 << 20)
+        number = 0
+        while data := source.readline(bound):
+            number += 1
+            if len(data) >= bound:
+                raise Invalid(f"{path}, line {number} is longer than any event", line=number)
+            if data != b"\n":
+                yield number, data
     except zstandard.ZstdError as exc:
         raise Corrupt(f"{path} does not decompress: {exc}", path=path) from exc
     except OSError as exc:
