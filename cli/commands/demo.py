@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from textwrap import wrap
 
 import click
 
@@ -149,7 +150,8 @@ class _Demo:
             self._out.record(step="text", text=text)
         else:
             self._out.line()
-            self._out.line(text)
+            for line in wrap(text, self._out.width):
+                self._out.line(line)
 
     def _claim(self, holds: bool, text: str, quiet: bool = False) -> None:
         if not holds:

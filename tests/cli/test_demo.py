@@ -40,3 +40,9 @@ def test_the_demo_is_quick() -> None:
     started = time.monotonic()
     assert program("demo").returncode == 0
     assert time.monotonic() - started < 5
+
+
+def test_what_the_demo_says_fits_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns its sentences are wrapped; only commands and what they print may be wider."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert all(len(line) <= 80 for line in run("demo").stdout.splitlines() if not line.startswith("  "))
