@@ -15,7 +15,7 @@ from ..command import App, command
 from ..errors import LOSSES
 from ..events import short_rev
 from ..output import Styled
-from ..text import cut, flat, plural
+from ..text import cells, cut, flat, plural
 
 # castlog's own, and whatever is plugged in.
 _FORMATS = ("castlog", *sorted(point.name for point in entry_points(group="castlog.transcripts")))
@@ -120,10 +120,16 @@ def _worth_showing(files: Sequence[castlog.FileReport]) -> Iterator[castlog.File
 def _line(app: App, file: castlog.FileReport) -> None:
     rev = f"  {short_rev(file.rev)}" if file.rev else ""
     added = f"  +{file.added:,}" if file.added else ""
-    note = f"  ({file.note})" if file.note else ""
+    note = f"({file.note})" if file.note else ""
+    text = f" {file.path}{rev}{added}"
+    fits = 10 + cells(text) + 2 + cells(note) <= app.out.width
     app.out.line(
-        Styled(f"{file.status:<10}", _COLOURS.get(file.status, "dim")), f" {file.path}{rev}{added}", Styled(note, "dim")
+        Styled(f"{file.status:<10}", _COLOURS.get(file.status, "dim")),
+        text,
+        Styled(f"  {note}" if note and fits else "", "dim"),
     )
+    if note and not fits:
+        app.out.line(Styled(f"{'':<10} {note}", "dim"))
 
 
 def _record(app: App, file: castlog.FileReport) -> None:

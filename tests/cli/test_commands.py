@@ -431,6 +431,18 @@ def test_files_that_are_skipped_are_counted_by_reason(home: Path, run: Run) -> N
     assert re.search(r"^ +11 [^ ]", shown, re.MULTILINE)
 
 
+def test_a_note_on_an_imported_file_stands_below_where_it_does_not_fit(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long line is not made longer by its note."""
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "a-file-with-a-rather-long-name-for-a-terminal.jsonl"
+    (home / "project" / name).write_text("")
+    first, second = run("import", name).stdout.splitlines()[:2]
+    assert first == f"skipped    {name}"
+    assert second.strip() == "(empty)"
+
+
 def test_ten_thousand_sessions_are_listed_in_a_moment(home: Path, run: Run) -> None:
     """A listing streams: ten thousand rows take seconds at most, fifty much less."""
     with castlog.open("memory:") as opened:
