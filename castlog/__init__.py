@@ -3,19 +3,24 @@
 Open a store with `castlog.open`; the README's example shows the rest. What is listed here is public, and nothing else.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from castlog.branch import Branch, Move
 from castlog.errors import Conflict, Corrupt, Error, Invalid, NotFound, Unavailable
 from castlog.event import Draft, Event, Parent, Point, Progress, Raw, attachment
 from castlog.format.codec import validate
-from castlog.ops.grep import Match
 from castlog.ops.report import Damage, FileReport, ImportReport
 from castlog.ops.trash import Trashed
 from castlog.ops.tree import Node
-from castlog.ops.usage import Usage
-from castlog.ops.verify import Finding, VerifyReport
 from castlog.session import Session, SessionInfo
 from castlog.store import Diff, Store, open  # noqa: A004 - castlog.open
 from castlog.view import View
+
+if TYPE_CHECKING:
+    from castlog.ops.grep import Match
+    from castlog.ops.usage import Usage
+    from castlog.ops.verify import Finding, VerifyReport
 
 __all__ = [
     "Branch",
@@ -50,3 +55,17 @@ __all__ = [
     "open",
     "validate",
 ]
+
+# Results of what most programs never call: their modules are loaded when they are named.
+_LATER = {
+    "Finding": "castlog.ops.verify",
+    "Match": "castlog.ops.grep",
+    "Usage": "castlog.ops.usage",
+    "VerifyReport": "castlog.ops.verify",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'castlog' has no attribute {name!r}")

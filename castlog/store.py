@@ -7,7 +7,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import BinaryIO, NoReturn, Self
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
 
 from castlog import limits
 from castlog.branch import Branch
@@ -20,11 +20,17 @@ from castlog.format import identity, ids, names, rows
 from castlog.format.objects import SECRET_BYTES
 from castlog.history import drafts, reader, refs, sessions
 from castlog.history.refs import Place
-from castlog.ops import bundle, diff, grep, intake, jsonl, revisions, source, trash, usage, verify, walk
+from castlog.ops import diff, revisions, trash
 from castlog.ops.report import FileReport, ImportReport
 from castlog.ops.trash import Trashed
 from castlog.session import Session
 from castlog.view import View
+
+# What most programs never call is loaded when it is called: they pay for it at every start.
+if TYPE_CHECKING:
+    from castlog.ops.grep import Match
+    from castlog.ops.usage import Usage
+    from castlog.ops.verify import VerifyReport
 
 Revision = View | Point | str
 Report = Callable[[Progress], None]
@@ -220,12 +226,14 @@ class Store:
         types: Collection[str] | None = None,
         tool: str | None = None,
         progress: Report | None = None,
-    ) -> Iterator[grep.Match]:
+    ) -> Iterator[Match]:
         """Yield the events whose payload's text matches a regular expression (`fixed`: a plain string).
 
         Without `revs` all branches of all sessions are searched; an event several branches share is read once. `tool`
         keeps calls of the tool with this name. Raises Invalid for a bad pattern.
         """
+        from castlog.ops import grep, walk
+
         search = grep.compile_search(pattern, ignore_case=ignore_case, fixed=fixed, types=types, tool=tool)
         views = [self._view(rev) for rev in revs]
         if not revs:
@@ -259,10 +267,16 @@ class Store:
         if format == "jsonl":
             with self._core.read() as txn:
                 place = view._place(txn)
+            from castlog.ops import jsonl
+
             return jsonl.write(self._core, view._session, view._row, view.name, place, file, progress)
         if format == "bundle":
+            from castlog.ops import bundle
+
             return bundle.write(self._core, view._session, file, progress)
         if format == "source":
+            from castlog.ops import source
+
             count = 0
 
             def counted() -> Iterator[Event]:
@@ -302,18 +316,24 @@ class Store:
         A known session gets what is new and is fast-forwarded; a branch that diverged arrives as NAME-2. Raises Invalid
         for another format, Corrupt when ids do not fit their events.
         """
+        from castlog.ops import intake
+
         return intake.read_file(self._core, os.fspath(path), progress)
 
     def verify(
         self, rev: Revision | None = None, *, deep: bool = False, progress: Report | None = None
-    ) -> verify.VerifyReport:
+    ) -> VerifyReport:
         """Check the store, or one history; reports findings and does not raise. `deep` re-hashes payloads too."""
         view = None if rev is None else self._view(rev)
+        from castlog.ops import verify
+
         return verify.run(self._core, None if view is None else view._session, deep=deep, progress=progress)
 
-    def usage(self, rev: Revision | None = None) -> usage.Usage:
+    def usage(self, rev: Revision | None = None) -> Usage:
         """Return how many bytes are held: as people count them, distinct, and as stored."""
         view = None if rev is None else self._view(rev)
+        from castlog.ops import usage
+
         return usage.measure(self._core, None if view is None else view._session)
 
     @property
