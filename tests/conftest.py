@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ import pytest
 import castlog
 
 Opener = Callable[..., castlog.Store]
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # `nohup` and `&` ignore it, and children would inherit that
 
 
 class Clock:

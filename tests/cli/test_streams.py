@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,17 @@ from castlog_cli.signals import Terminated, held, install
 import castlog
 
 from .conftest import PROGRAM, Run, program
+
+
+@contextmanager
+def _running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run castlog with pipes for its streams; it does not outlive the block, whatever fails in it."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*PROGRAM, *words], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _long(home: Path) -> None:
@@ -65,7 +78,7 @@ def test_a_store_is_safe_from_streams_that_are_closed(store: str) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_follower_cleanly(number: int, code: int, store: str) -> None:
     """Ctrl-C and SIGTERM close the store and exit 130 and 143 without a traceback."""
-    with subprocess.Popen([*PROGRAM, "tail", "-f"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with _running("tail", "-f") as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
@@ -76,9 +89,7 @@ def test_a_signal_ends_a_follower_cleanly(number: int, code: int, store: str) ->
 
 def test_what_an_interrupted_append_printed_is_what_it_wrote(store: str) -> None:
     """Ctrl-C in mid-stream never falls between a commit and its seq: the last one printed is the last one there."""
-    with subprocess.Popen(
-        [*PROGRAM, "append", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with _running("append", "-") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         seqs = []
