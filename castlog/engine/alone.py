@@ -95,6 +95,11 @@ class Gate:
                 return  # Whoever wants to be alone waits for this thread's other transaction; it must get on.
             self.leave(guest)
             time.sleep(LOCK_POLL_SECONDS_MIN)
+            if self._turn.acquire(blocking=False):
+                try:
+                    self.closed_by = 0  # Nobody is alone, then: an interrupt kept who was from saying so.
+                finally:
+                    self._turn.release()
             self.inside[id(guest)] = ref(guest)
 
     def _wait_for_others(self, seconds: float) -> bool:

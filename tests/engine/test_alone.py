@@ -127,3 +127,19 @@ def test_a_lost_guest_keeps_nobody_waiting() -> None:
     gate.enter(Visit())
     with gate.alone("test", 0.02):
         pass
+
+
+def test_a_gate_that_an_interrupt_left_closed_keeps_nobody_outside() -> None:
+    """Ctrl-C at the moment the map has grown does not make every other thread wait for ever."""
+    gate = Gate()
+    gate.closed_by = threading.get_ident()  # as after an interrupt on the line that opens it again
+
+    def visit() -> None:
+        visitor = Visit()
+        gate.enter(visitor)
+        gate.leave(visitor)
+
+    thread = threading.Thread(target=visit, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
