@@ -15,7 +15,7 @@ import msgspec
 from castlog import limits
 from castlog.core import Core
 from castlog.engine.base import ReadTxn, WriteTxn
-from castlog.errors import Conflict, Corrupt
+from castlog.errors import Conflict, Corrupt, Invalid
 from castlog.event import Progress
 from castlog.format import ids, rows
 from castlog.history import refs, sessions, tables, timelines
@@ -62,7 +62,7 @@ def read_file(core: Core, path: str, progress: Callable[[Progress], None] | None
         writing.run(file)
     shown = ids.show_session(item.session)
     rev = shown if item.bundle else f"{shown}/{plan.arrived[0]}" if plan.arrived else shown
-    status = "new" if not known else "grown" if writing.added or plan.renamed else "unchanged"
+    status = "new" if not known else "grown" if plan.goals or plan.tags else "unchanged"
     note = "; ".join(plan.renamed)
     return FileReport(path, "castlog", status, rev, shown, item.events, writing.added, note=note)
 
@@ -101,25 +101,28 @@ class _Plan:
     def _branch(self, head: Head) -> None:
         """Decide which branch is to come up to a head: none, when one holds it already."""
         name = head.name
-        own = self._names.get(name)
-        if own is not None:
-            alike = self._alike.get(_base(name), [])
-            alike = sorted(alike, key=lambda branch: (branch is not own, len(branch.name), branch.name))
+        behind = None
+        if name in self._names:
+            own = self._names[name]
+            if isinstance(own, _Branch) and self._holds(own, head):
+                self.arrived.append(name)
+                return
+            alike = self._in_order(name)
             held = next((branch for branch in alike if self._holds(branch, head)), None)
             if held is not None:
                 self.arrived.append(held.name)
                 return
-            grown = next((branch for branch in alike if branch.behind and self._leads_to(branch, head)), None)
-            name = self._free(_base(name)) if grown is None else grown.name
+            behind = next((branch for branch in alike if self._is_behind(branch, head)), None)
+            name = self._free(_base(name)) if behind is None else behind.name
             if name != head.name:
                 self.renamed.append(f"{head.name} diverged here; it arrived as {name}")
-        else:
-            grown = None
-        if grown is None:
-            grown = _Branch(0, name, Place(timelines.GENESIS, 0, self._item.row.genesis), 0, 0, True)
-            self._add(grown)
-        grown.timeline, grown.seq = head.timeline, head.seq
-        self.goals[grown] = None
+        if behind is None:
+            behind = _Branch(0, name, Place(timelines.GENESIS, 0, self._item.row.genesis), 0, 0, True)
+            self._add(behind)
+        elif behind.seq > self._reached(timeline := self._item.owner(head.timeline, behind.seq)):
+            self.located[timeline] = behind.place
+        behind.timeline, behind.seq = head.timeline, head.seq
+        self.goals[behind] = None
         self.arrived.append(name)
         self._need(head.timeline, head.seq)
 
@@ -141,11 +144,19 @@ class _Plan:
         self._names[branch.name] = branch
         self._alike.setdefault(_base(branch.name), []).append(branch)
 
+    def _in_order(self, name: str) -> list[_Branch]:
+        """Return the branch of this name, then those that an earlier import may have named after it."""
+        own = self._names[name]
+        alike = self._alike.get(_base(name), [])
+        return sorted(alike, key=lambda branch: (branch is not own, len(branch.name), branch.name))
+
     def _holds(self, branch: _Branch, head: Head) -> bool:
         return branch.seq >= head.seq and self._one(branch.timeline, head.timeline, head.seq)
 
-    def _leads_to(self, branch: _Branch, head: Head) -> bool:
-        return branch.seq <= head.seq and self._one(branch.timeline, head.timeline, branch.seq)
+    def _is_behind(self, branch: _Branch, head: Head) -> bool:
+        if not branch.behind or branch in self.goals or branch.seq > head.seq:
+            return False
+        return self._one(branch.timeline, head.timeline, branch.seq)
 
     def _one(self, a: int, b: int, seq: int) -> bool:
         return a == b or self._item.id_at(a, seq) == self._item.id_at(b, seq)
@@ -184,16 +195,17 @@ class _Writing:
     def run(self, file: BinaryIO) -> None:
         """Write what the plan says; the session with the first of it."""
         at_once = self._anchor()
-        first = {timeline: self._start(timeline) + 1 for timeline in self._carriers}
-        batches = _batches(parcel.events(self._item, file, self._core.objects.secret, first), self._plan.needed)
-        batch = next(batches, None)  # what cannot be read leaves no session behind
+        needed = self._plan.needed
+        missing = {timeline: range(self._start(timeline) + 1, needed[timeline] + 1) for timeline in self._carriers}
+        batches = _batches(parcel.events(self._item, file, self._core.objects.secret, missing))
+        batch = next(batches, None)  # read first: what fails here leaves no session behind
         for start in range(0, max(1, len(at_once)), BATCH_NAMES):
             self._begin(at_once[start : start + BATCH_NAMES])
         while batch is not None:
             self._append(*batch)
             batch = next(batches, None)
         for timeline in self._carriers:
-            if self._start(timeline) < self._plan.needed[timeline]:
+            if self._start(timeline) < needed[timeline]:
                 raise Corrupt(f"{self._item.path} has become shorter while it was read", path=self._item.path)
         for start in range(0, len(self._plan.tags), BATCH_NAMES):
             self._tag(self._plan.tags[start : start + BATCH_NAMES])
@@ -259,9 +271,10 @@ class _Writing:
         if not branch.number:
             new, note = [branch.name], self._item.path
             return refs.create(txn, self._item.session, new, place, now=now, operation="import", note=note)[0], place
+        if branch.place.seq == place.seq:  # one id, so one history, if on another timeline
+            return branch.number, branch.place
         here = (branch.place.timeline, branch.place.seq)
-        if here != (place.timeline, place.seq):
-            refs.move(txn, branch.number, place, now=now, operation="import", expect=here)
+        refs.move(txn, branch.number, place, now=now, operation="import", expect=here)
         return branch.number, place
 
     def _set(self, branches: list[_Branch], done: list[tuple[int, Place]]) -> None:
@@ -354,14 +367,19 @@ def _stem(name: str) -> str:
     return name.encode()[: limits.NAME_BYTES_MAX - _ROOM].decode(errors="ignore")
 
 
-def _batches(events: Iterator[tuple[int, Ready]], last: dict[int, int]) -> Iterator[tuple[int, list[Ready]]]:
-    """Yield events in batches, each of one timeline."""
+def _batches(events: Iterator[tuple[int, Ready]]) -> Iterator[tuple[int, list[Ready]]]:
+    """Yield events in batches, each of one timeline; raises Invalid when two in one have the same key."""
     at, size = 0, 0
     batch: list[Ready] = []
+    keys: set[str] = set()
     for timeline, event in events:
         if batch and (timeline != at or len(batch) >= BATCH_EVENTS or size >= BATCH_BYTES):
             yield at, batch
-            batch, size = [], 0
+            batch, size, keys = [], 0, set()
+        if event.key in keys:
+            raise Invalid(f"two events of one history have the key {event.key!r}", key=event.key)
+        if event.key is not None:
+            keys.add(event.key)
         at = timeline
         batch.append(event)
         size += len(event.payload)

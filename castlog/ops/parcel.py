@@ -87,13 +87,15 @@ class Parcel(msgspec.Struct):
 
     def id_at(self, timeline: int, seq: int) -> bytes:
         """Return the id at a place of the history that ends on `timeline`."""
-        while timeline:
-            item = self.lines[timeline]
-            if seq > item.fork_seq:
-                return item.id_at(seq)
-            jump = item.jump
-            timeline = jump if jump and self.lines[jump].fork_seq >= seq else item.parent
-        return self.row.genesis
+        timeline = self.owner(timeline, seq)
+        return self.lines[timeline].id_at(seq) if timeline else self.row.genesis
+
+    def owner(self, timeline: int, seq: int) -> int:
+        """Return the timeline that owns `seq` in the history that ends on `timeline`; 0 for the genesis."""
+        while timeline and self.lines[timeline].fork_seq >= seq:
+            jump = self.lines[timeline].jump
+            timeline = jump if jump and self.lines[jump].fork_seq >= seq else self.lines[timeline].parent
+        return timeline
 
     def _depth(self, timeline: int) -> int:
         return self.lines[timeline].depth if timeline else 0
@@ -136,10 +138,10 @@ def check(path: str, file: BinaryIO, secret: bytes, progress: Callable[[Progress
         raise Corrupt(f"{exc}; fetch it again", **{**exc.facts, "hint": _HINT}) from exc
 
 
-def events(parcel: Parcel, file: BinaryIO, secret: bytes, first: Mapping[int, int]) -> Iterator[tuple[int, Ready]]:
-    """Yield a checked parcel's events from `first` on for each timeline in it, ready to be written, in file order.
+def events(parcel: Parcel, file: BinaryIO, secret: bytes, missing: Mapping[int, range]) -> Iterator[tuple[int, Ready]]:
+    """Yield a checked parcel's events with the `missing` seqs of each timeline, ready to be written, in file order.
 
-    One pass, each event with its timeline. Raises Corrupt for what is not what `check` read.
+    Each comes with its timeline. Raises Corrupt for what is not what `check` read.
     """
     at, seq = (0, 0) if parcel.bundle else (1, 0)
     for number, data in _numbered(parcel.path, file):
@@ -153,14 +155,11 @@ def events(parcel: Parcel, file: BinaryIO, secret: bytes, first: Mapping[int, in
                 at, seq = start.n, start.fork_seq
                 continue
             seq += 1
-            if at not in first or seq < first[at]:
+            if at not in missing or seq not in missing[at]:
                 continue
             ready = _ready(line.decode(data), parcel.row.salt, secret)
-            own = parcel.lines[at].fork_seq < seq <= parcel.lines[at].last
-            if not own or _event_id(parcel.id_at(at, seq - 1), seq, ready) != parcel.id_at(at, seq):
-                raise Corrupt(
-                    f"seq {seq} is not what it was; the file changes while it is read", seq=seq, hint=_CHANGED
-                )
+            if _event_id(parcel.id_at(at, seq - 1), seq, ready) != parcel.id_at(at, seq):
+                raise Corrupt(f"seq {seq} has changed since the file was checked", seq=seq, hint=_CHANGED)
         yield at, ready
 
 
