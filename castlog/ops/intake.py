@@ -73,7 +73,6 @@ class _Plan:
     def __init__(self, txn: ReadTxn, core: Core, item: Parcel) -> None:
         self._item = item
         traces = Traces(txn, core.objects, item)
-        self.located = traces.located
         self.needed: dict[int, int] = {}
         self.goals: dict[_Branch, None] = {}
         self.tags: list[tuple[str, Head]] = []
@@ -91,6 +90,7 @@ class _Plan:
             else:
                 traces.joint(row.timeline, row.seq)
                 self._names[name] = row.id
+        self.located = traces.located()
         for head in item.heads:
             if not head.tag:
                 self._branch(head)
@@ -119,8 +119,6 @@ class _Plan:
         if behind is None:
             behind = _Branch(0, name, Place(timelines.GENESIS, 0, self._item.row.genesis), 0, 0, True)
             self._add(behind)
-        elif behind.seq > self._reached(timeline := self._item.owner(head.timeline, behind.seq)):
-            self.located[timeline] = behind.place
         behind.timeline, behind.seq = head.timeline, head.seq
         self.goals[behind] = None
         self.arrived.append(name)

@@ -1,11 +1,13 @@
 """Traces: how far the histories of a store run along those of a parcel, found by ids, each timeline looked at once.
 
-Ids name whole histories: where two have one id they are one up to there, and halving finds the last such place.
+Ids name whole histories: where two have one id they are one up to there, and halving finds the last such place. Two
+timelines of a parcel may hold the same ids; the earlier one counts then, so that each id has one place.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 
 from castlog.engine.base import ReadTxn
 from castlog.history import reader, timelines
@@ -13,20 +15,26 @@ from castlog.history.objects import Objects
 from castlog.history.refs import Place
 from castlog.ops.parcel import Parcel
 
+_Steps = list[tuple[int, int]]  # to which seq a history runs on which timeline of the parcel, in turn
+
 
 class Traces:
-    """What is found of a parcel in one store; lives as long as the transaction.
-
-    `located` says for a timeline of the parcel how far it is in the store, and where.
-    """
+    """What is found of a parcel in one store; lives as long as the transaction."""
 
     def __init__(self, txn: ReadTxn, objects: Objects, item: Parcel) -> None:
         self._txn = txn
         self._objects = objects
         self._item = item
-        self._starts = {line.id_at(line.fork_seq + 1): n for n, line in item.lines.items() if line.ids}
-        self._steps: dict[int, list[tuple[int, int]]] = {timelines.GENESIS: [(0, 0)]}
-        self.located: dict[int, Place] = {}
+        self._starts: dict[bytes, int] = {}
+        self._found: dict[int, Place] = {}
+        self._lines: dict[int, _Steps] = {0: [(0, 0)]}
+        for n, line in item.lines.items():
+            steps = self._walk(_joint(self._lines[line.parent], line.fork_seq), line.last, line.id_at)
+            if steps[-1][0] < line.last:
+                self._starts[line.id_at(steps[-1][0] + 1)] = n
+                steps.append((line.last, n))
+            self._lines[n] = steps
+        self._steps: dict[int, _Steps] = {timelines.GENESIS: [(0, 0)]}
 
     def joint(self, timeline: int, seq: int) -> tuple[int, int]:
         """Return the last place of the parcel, as (timeline, seq), that a history of the store runs through."""
@@ -37,39 +45,57 @@ class Traces:
             at = timelines.read(self._txn, at).parent
         for at in reversed(way):
             self._steps[at] = self._follow(at)
-        steps = self._steps[timeline]
-        index = bisect_left(steps, (seq, 0))
-        last, n = steps[min(index, len(steps) - 1)]
-        return n, min(last, seq)
+        return _joint(self._steps[timeline], seq)
 
-    def _follow(self, timeline: int) -> list[tuple[int, int]]:
-        """Return how a timeline runs on: to which seq, on which timeline of the parcel, in turn."""
+    def located(self) -> dict[int, Place]:
+        """Return how far each timeline of the parcel is in the store, and where, by all `joint` was asked for."""
+        located = {}
+        for n, steps in self._lines.items():
+            for upto, at in reversed(steps):
+                found = self._found.get(at)
+                seq = min(upto, found.seq) if found else 0
+                if found and seq > self._item.lines[n].fork_seq:
+                    located[n] = Place(timelines.owner(self._txn, found.timeline, seq), seq, self._item.id_at(n, seq))
+                    break
+        return located
+
+    def _follow(self, timeline: int) -> _Steps:
         row = timelines.read(self._txn, timeline)
-        n, seq = self.joint(row.parent, row.fork_seq)
+        start = self.joint(row.parent, row.fork_seq)
+        if start[1] < row.fork_seq:
+            return [(start[1], start[0])]
+
+        def id_at(seq: int) -> bytes:
+            return reader.id_at(self._txn, self._objects, self._item.row, timeline, seq)
+
+        steps = self._walk(start, reader.tail_of(self._txn, timeline).last, id_at)
+        for seq, n in steps[1:]:
+            if n not in self._found or self._found[n].seq < seq:
+                self._found[n] = Place(timeline, seq, self._item.id_at(n, seq))
+        return steps
+
+    def _walk(self, start: tuple[int, int], end: int, id_at: Callable[[int], bytes]) -> _Steps:
+        """Return how a history runs on in the parcel from a place there up to `end`."""
+        n, seq = start
         steps = [(seq, n)]
-        end = reader.tail_of(self._txn, timeline).last if seq == row.fork_seq else 0
         while seq < end:
-            following = self._id_at(timeline, seq + 1)
-            if not (n and seq < self._item.lines[n].last and self._item.lines[n].id_at(seq + 1) == following):
+            following = id_at(seq + 1)
+            line = self._item.lines.get(n)
+            if line is None or seq == line.last or line.id_at(seq + 1) != following:
                 n = self._starts.get(following, 0)
                 if not n:
                     break
-            seq = self._shared(timeline, n, seq + 1, min(end, self._item.lines[n].last))
+                line = self._item.lines[n]
+            low, high = seq + 1, min(end, line.last)
+            middle = high
+            while low < high:
+                low, high = (middle, high) if id_at(middle) == line.id_at(middle) else (low, middle - 1)
+                middle = (low + high + 1) // 2
+            seq = low
             steps.append((seq, n))
-            if n not in self.located or self.located[n].seq < seq:
-                self.located[n] = Place(timeline, seq, self._item.id_at(n, seq))
         return steps
 
-    def _shared(self, timeline: int, n: int, low: int, high: int) -> int:
-        """Return the last seq up to `high` at which both have one id; they have at `low`."""
-        middle = high
-        while low < high:
-            if self._id_at(timeline, middle) == self._item.lines[n].id_at(middle):
-                low = middle
-            else:
-                high = middle - 1
-            middle = (low + high + 1) // 2
-        return low
 
-    def _id_at(self, timeline: int, seq: int) -> bytes:
-        return reader.id_at(self._txn, self._objects, self._item.row, timeline, seq)
+def _joint(steps: _Steps, seq: int) -> tuple[int, int]:
+    last, n = steps[min(bisect_left(steps, (seq, 0)), len(steps) - 1)]
+    return n, min(last, seq)

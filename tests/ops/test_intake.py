@@ -127,3 +127,20 @@ def test_a_session_of_every_kind_goes_both_ways(tmp_path: Path, stores: tuple[ca
     for store in stores:
         assert not store.verify().findings
     assert _send(there, here, session.id, tmp_path / "last").status == "unchanged"
+
+
+def test_branches_that_hold_the_same_ids_are_found_again(
+    tmp_path: Path, stores: tuple[castlog.Store, castlog.Store]
+) -> None:
+    """Equal events at equal times have equal ids on whatever timeline; no import makes a branch for them again."""
+    here, there = stores
+    session = here.create_session("twins")
+    main = session.branch("main")
+    main.append("note", 0)
+    _send(here, there, session.id, tmp_path / "first")
+    for name, last in (("a", 1), ("b", 2)):
+        main.fork(name).extend([castlog.Draft("note", number, ts=5) for number in (0, 0, last)])
+        there.branch(f"{session.id}/main").fork(name).append("note", "there")
+    assert len(_send(here, there, session.id, tmp_path / "second").note.split(";")) == 2
+    assert _send(here, there, session.id, tmp_path / "third").status == "unchanged"
+    assert sorted(_heads(there, session.id)) == ["a", "a-2", "b", "b-2", "main"]
