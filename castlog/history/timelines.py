@@ -7,7 +7,7 @@ with the timeline owning the seq; timeline 0 owns seq 0, the genesis, of every s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -65,13 +65,10 @@ def owner(txn: ReadTxn, timeline: int, seq: int) -> int:
     """Return the timeline that owns `seq` in the history that ends on `timeline`."""
     if seq == 0:
         return GENESIS
-    while timeline != GENESIS:
-        row = read(txn, timeline)
-        if row.fork_seq < seq:
-            return timeline
-        jump = row.jump
-        timeline = jump if jump != GENESIS and read(txn, jump).fork_seq >= seq else row.parent
-    raise Corrupt(f"no timeline owns seq {seq}", seq=seq)
+    found = _first(txn, timeline, lambda row: row.fork_seq < seq)
+    if found == GENESIS:
+        raise Corrupt(f"no timeline owns seq {seq}", seq=seq)
+    return found
 
 
 def segments(txn: ReadTxn, timeline: int, first: int, last: int) -> list[Segment]:
@@ -112,14 +109,29 @@ def _depth(txn: ReadTxn, timeline: int) -> int:
     return 0 if timeline == GENESIS else read(txn, timeline).depth
 
 
+def _first(txn: ReadTxn, timeline: int, found: Callable[[rows.Timeline], bool]) -> int:
+    """Return the first timeline, from `timeline` upwards, for which `found` holds, as it then does for all above.
+
+    Takes a jump wherever it does not lead too far; reads each row once. Returns GENESIS when there is none.
+    """
+    if timeline == GENESIS:
+        return GENESIS
+    row = read(txn, timeline)
+    while not found(row):
+        far = None if row.jump == GENESIS else read(txn, row.jump)
+        if far is not None and (row.jump == row.parent or not found(far)):
+            timeline, row = row.jump, far
+        elif row.parent == GENESIS:
+            return GENESIS
+        else:
+            timeline = row.parent
+            row = read(txn, timeline)
+    return timeline
+
+
 def _at_depth(txn: ReadTxn, timeline: int, depth: int) -> int:
     """Return the ancestor of `timeline` (or itself) that is `depth` deep."""
-    while timeline != GENESIS:
-        row = read(txn, timeline)
-        if row.depth == depth:
-            return timeline
-        timeline = row.jump if _depth(txn, row.jump) >= depth else row.parent
-    return GENESIS
+    return _first(txn, timeline, lambda row: row.depth <= depth)
 
 
 def _common(txn: ReadTxn, a: int, b: int) -> int:
