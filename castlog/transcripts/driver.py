@@ -10,7 +10,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from castlog import Conflict, Damage, Error, FileReport, ImportReport, Invalid, NotFound, Progress, Store
+from castlog import (
+    Conflict,
+    Corrupt,
+    Damage,
+    Error,
+    FileReport,
+    ImportReport,
+    Invalid,
+    NotFound,
+    Progress,
+    Store,
+    Unavailable,
+)
 from castlog.transcripts import words
 from castlog.transcripts.detect import Detected, detect
 from castlog.transcripts.formats import CASTLOG, Format, SessionFacts, format_named, formats
@@ -76,6 +88,10 @@ class _Run:
         except InTrash as exc:
             report = self._skipped(item, str(exc), cause=exc)
         except (Invalid, NotFound, Conflict) as exc:
+            report = self._skipped(item, str(exc), lost=True, cause=exc)
+        except (Corrupt, Unavailable) as exc:
+            if "line" not in exc.facts and "hint" not in exc.facts:
+                raise  # it is the store, not the file
             report = self._skipped(item, str(exc), lost=True, cause=exc)
         except OSError as exc:
             report = self._skipped(item, f"cannot be read: {exc.strerror or exc}", lost=True)
