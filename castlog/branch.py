@@ -166,9 +166,9 @@ class Branch(View):
         sessions.read(txn, self._session)
         return ref
 
-    def _place(self, txn: ReadTxn) -> Place:
+    def _where(self, txn: ReadTxn) -> tuple[str, Place]:
         ref = self._ref(txn)
-        return Place(ref.timeline, ref.seq, ref.id)
+        return ref.name, Place(ref.timeline, ref.seq, ref.id)
 
     def _follow(self, place: Place, timeout: float | None) -> Iterator[Event]:
         engine = self._core.engine

@@ -63,14 +63,14 @@ class View:
     def read(self, seq: int) -> Event:
         """Return the event at `seq`; raises NotFound outside 1 to the head, Corrupt when it cannot be verified."""
         with self._core.read() as txn:
-            place = self._place(txn)
-            found = refs.place_at(txn, place, seq, self.name)
+            name, place = self._where(txn)
+            found = refs.place_at(txn, place, seq, name)
             if found.seq == 0:
-                raise NotFound(f"{self.name} has no event 0; its events are 1 to {place.seq}", seq=seq)
+                raise NotFound(f"{name} has no event 0; its events are 1 to {place.seq}", seq=seq)
             run = reader.run_at(txn, self._core.objects, self._row.salt, found.timeline, seq)
         index = seq - run.first
         page = Page(run, self._core.fetch, bulk=False)
-        return make_event(ids.show_session(self._session), self.name, seq, run.records[index], page, index)
+        return make_event(ids.show_session(self._session), name, seq, run.records[index], page, index)
 
     def events(
         self,
@@ -98,14 +98,12 @@ class View:
     def in_flight(self, at: int | None = None) -> list[Event]:
         """Return the events that opened the calls in flight at `at` (default: the head), oldest first."""
         with self._core.read() as txn:
-            place = self._place(txn)
+            name, place = self._where(txn)
             if at is not None:
-                place = refs.place_at(txn, place, at, self.name)
+                place = refs.place_at(txn, place, at, name)
             calls = reader.open_calls(txn, self._core.objects, self._row, place.timeline, place.seq)
             owners = {seq: timelines.owner(txn, place.timeline, seq) for seq in calls.values()}
-        return [
-            self._core.event(self._session, self._row, self.name, owner, seq) for seq, owner in sorted(owners.items())
-        ]
+        return [self._core.event(self._session, self._row, name, owner, seq) for seq, owner in sorted(owners.items())]
 
     def fork(self, name: str, at: int | None = None) -> Branch:
         """Make a branch that shares everything up to `at` (default: the head); costs one reference."""
@@ -123,18 +121,22 @@ class View:
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a View belongs to an open store; pass its rev ({self.rev!r}) and use store.view there")
 
+    def _where(self, txn: ReadTxn) -> tuple[str, Place]:
+        """Return the name this is read through and the place it ends at."""
+        return self._name, self._fixed
+
     def _place(self, txn: ReadTxn) -> Place:
-        return self._fixed
+        return self._where(txn)[1]
 
     def _fork(self, new: list[str], at: int | None) -> list[Branch]:
         now = self._core.clock()
 
         def change(txn: WriteTxn) -> list[int]:
             sessions.read(txn, self._session)
-            place = self._place(txn)
+            name, place = self._where(txn)
             if at is not None:
-                place = refs.place_at(txn, place, at, self.name)
-            note = f"from {self.name}@{place.seq}"
+                place = refs.place_at(txn, place, at, name)
+            note = f"from {name}@{place.seq}"
             return refs.create(txn, self._session, new, place, now=now, operation="fork", note=note)
 
         numbers = self._core.update(change)
