@@ -6,6 +6,7 @@ by the pieces' digests and the event's commitment. It keeps no transaction; piec
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from castlog.format.record import ENCRYPTED, TOMBSTONE, Record, Stored, TailReco
 Fetch = Callable[[Sequence[bytes]], bytes]
 
 
-class Run:
+class Run(ABC):
     """Consecutive events of one timeline, decoded but for their payloads."""
 
     def __init__(self, salt: bytes, first: int, parent: bytes, records: Sequence[Record]) -> None:
@@ -28,13 +29,13 @@ class Run:
         self.records = records
         self._ids: list[bytes] = []
 
+    @abstractmethod
     def inline(self, index: int) -> bytes:
         """Return the payload bytes that lie in the run itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pieces(self, index: int) -> list[bytes]:
         """Return the digests of the pieces a payload was cut into."""
-        raise NotImplementedError
 
     def payloads(self, fetch: Fetch) -> list[Any]:
         """Return all payloads decoded."""
@@ -73,9 +74,9 @@ class Run:
             self._ids = ids
         return ids[index]
 
+    @abstractmethod
     def size_in_memory(self) -> int:
         """Return roughly how many bytes keeping the run costs."""
-        raise NotImplementedError
 
 
 class SealedRun(Run):

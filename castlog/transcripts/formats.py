@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
@@ -60,26 +61,26 @@ class Facts(NamedTuple):
     rewind: str | None = None
 
 
-class Reader:
+class Reader(ABC):
     """The meaning of one file's records, told one by one in file order."""
 
     def __init__(self, head: Head) -> None:
         self.head = head
 
+    @abstractmethod
     def session(self) -> SessionFacts:
         """Return what the head says about the session the file belongs to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, raw: bytes) -> Facts:
         """Return what one record means; it is then part of what the reader has seen."""
-        raise NotImplementedError
 
-    def recall(self, event: Event) -> None:
+    def recall(self, event: Event) -> None:  # noqa: B027 - most formats have nothing to remember
         """Take a record that is stored already as seen."""
 
+    @abstractmethod
     def resembles(self, value: dict[str, Any]) -> bool:
         """Return whether an object found behind damage looks like a record of this file."""
-        raise NotImplementedError
 
     def title(self) -> str:
         """Return the best title among the records seen so far, or ""."""
