@@ -56,7 +56,7 @@ def depth_and_jump(txn: ReadTxn, parent: int) -> tuple[int, int]:
     above = read(txn, parent)
     if above.jump != GENESIS:
         far = read(txn, above.jump)
-        if above.depth - far.depth == far.depth - _depth(txn, far.jump):
+        if above.depth - far.depth == far.depth - depth(txn, far.jump):
             return above.depth + 1, far.jump
     return above.depth + 1, parent
 
@@ -102,10 +102,6 @@ def ancestors(txn: ReadTxn, timeline: int) -> Iterator[int]:
 
 def depth(txn: ReadTxn, timeline: int) -> int:
     """Return how many timelines a history that ends on `timeline` runs through."""
-    return _depth(txn, timeline)
-
-
-def _depth(txn: ReadTxn, timeline: int) -> int:
     return 0 if timeline == GENESIS else read(txn, timeline).depth
 
 
@@ -129,15 +125,15 @@ def _first(txn: ReadTxn, timeline: int, found: Callable[[rows.Timeline], bool]) 
     return timeline
 
 
-def _at_depth(txn: ReadTxn, timeline: int, depth: int) -> int:
-    """Return the ancestor of `timeline` (or itself) that is `depth` deep."""
-    return _first(txn, timeline, lambda row: row.depth <= depth)
+def _at_depth(txn: ReadTxn, timeline: int, wanted: int) -> int:
+    """Return the ancestor of `timeline` (or itself) that is `wanted` deep."""
+    return _first(txn, timeline, lambda row: row.depth <= wanted)
 
 
 def _common(txn: ReadTxn, a: int, b: int) -> int:
     """Return the deepest timeline that both histories run through."""
-    depth = min(_depth(txn, a), _depth(txn, b))
-    a, b = _at_depth(txn, a, depth), _at_depth(txn, b, depth)
+    shallower = min(depth(txn, a), depth(txn, b))
+    a, b = _at_depth(txn, a, shallower), _at_depth(txn, b, shallower)
     while a != b:
         above_a, above_b = read(txn, a), read(txn, b)
         if above_a.jump != above_b.jump:  # equal depths have equally deep jumps
@@ -151,5 +147,5 @@ def _leaves(txn: ReadTxn, timeline: int, seq: int, ancestor: int) -> int:
     """Return the last seq of `ancestor` that the history ending at (timeline, seq) includes."""
     if timeline == ancestor:
         return seq
-    child = _at_depth(txn, timeline, _depth(txn, ancestor) + 1)
+    child = _at_depth(txn, timeline, depth(txn, ancestor) + 1)
     return read(txn, child).fork_seq

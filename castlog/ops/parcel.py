@@ -104,17 +104,6 @@ class Parcel(msgspec.Struct):
         return self.lines[timeline].jump if timeline else 0
 
 
-def is_parcel(first_bytes: bytes) -> bool:
-    """Return whether a file that begins so is castlog's own."""
-    if first_bytes.startswith(zstandard.FRAME_HEADER):
-        try:
-            with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(first_bytes)) as stream:
-                first_bytes = stream.read(4096)
-        except zstandard.ZstdError:
-            return False
-    return first_bytes.startswith(b'{"type":"session","castlog":')
-
-
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Open an export once for both passes, so that what takes its place meanwhile does not matter."""
