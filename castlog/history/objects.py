@@ -32,13 +32,29 @@ class Cache:
                 self._entries.move_to_end(key)
                 return entry[0]
         entry = make()
+        self._keep(key, entry)
+        return entry[0]
+
+    def find(self, key: Hashable) -> Any:
+        """Return the value kept under `key`, or None."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, value: Any, size: int) -> None:
+        """Keep a value of `size` bytes, unless one is kept under `key` already."""
+        self._keep(key, (value, size))
+
+    def _keep(self, key: Hashable, entry: tuple[Any, int]) -> None:
         with self._lock:
             if key not in self._entries:
                 self._entries[key] = entry
                 self._bytes += entry[1]
                 while self._bytes > self._bytes_max and len(self._entries) > 1:
                     self._bytes -= self._entries.popitem(last=False)[1][1]
-        return entry[0]
 
 
 class Objects:
@@ -51,6 +67,23 @@ class Objects:
     def read(self, txn: ReadTxn, number: int) -> fmt.Object:
         """Return an object, its digest checked; raises Corrupt naming it."""
         return read(txn, self.secret, number)
+
+    def stretch(self, txn: ReadTxn, number: int, offset: int, length: int) -> bytes:
+        """Return a stretch of a chunk object; raises Corrupt naming the object.
+
+        An object that holds more than the stretch stays decoded for the next one.
+        """
+        # The number is enough for these: only a rebuilt file has them, and no transaction that writes one is given up.
+        key = ("chunks", number)
+        data: bytes | None = self.cache.find(key)
+        if data is None:
+            item = self.read(txn, number)
+            if item.kind != fmt.CHUNK:
+                raise Corrupt(f"object {number} is not a chunk", object=number)
+            data = item.data
+            if len(data) > length:
+                self.cache.put(key, data, len(data))
+        return data[offset : offset + length]
 
     def write(self, txn: WriteTxn, blob: bytes) -> int:
         """Write an encoded object under a new number and return the number."""

@@ -6,7 +6,6 @@ from castlog import limits
 from castlog.engine.base import ReadTxn
 from castlog.errors import Corrupt
 from castlog.format import chunk, rows
-from castlog.format import objects as fmt
 from castlog.format.record import TailRecord, decode_tail
 from castlog.history import calls, tables, timelines
 from castlog.history.calls import InFlight
@@ -102,11 +101,9 @@ def chunk_at(txn: ReadTxn, objects: Objects, salt: bytes, timeline: int, seq: in
     last, row = chunk_row(txn, timeline, seq)
 
     def load() -> tuple[SealedRun, int]:
-        item = objects.read(txn, row.object)
-        if item.kind != fmt.CHUNK:
-            raise Corrupt(f"object {row.object} is not a chunk", object=row.object)
+        data = objects.stretch(txn, row.object, row.offset, row.length)
         try:
-            run = SealedRun(salt, *chunk.decode(item.data[row.offset : row.offset + row.length]))
+            run = SealedRun(salt, *chunk.decode(data))
         except Corrupt as exc:
             raise Corrupt(f"object {row.object}: {exc}", object=row.object) from exc
         return run, run.size_in_memory()
