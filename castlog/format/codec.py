@@ -1,12 +1,14 @@
 """Payloads: JSON values to bytes and back, and the refusal of everything that would not come back the same.
 
 A payload is checked once, before anything is written. The check walks the value level by level with C-speed
-set operations; only when it finds something odd does `refusal` walk again, slowly, to name the path.
+operations on whole levels; only when it finds something odd does `refusal` walk again, slowly, to name the path.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
+from itertools import chain
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -20,7 +22,11 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 _JSON = SCALARS | {dict, list}
-_SMALL_INT = 1 << 63
+_SAFE = frozenset({str, bool, type(None)})  # what needs no second look; a lone surrogate stops the encoder
+_KEYS = frozenset({str})
+_INT_BOUND = 10**INT_DIGITS_MAX
+
+_flat = chain.from_iterable
 
 
 def encode(value: Any) -> bytes:
@@ -48,19 +54,26 @@ def validate(data: bytes) -> None:
     """
     _bounded(data)
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise Invalid(f"not UTF-8 at byte {exc.start}", offset=exc.start) from exc
-    try:
         value = with_room(_decode, data)
-    except RecursionError:
-        require_depth(text)
-        raise
-    except (msgspec.MsgspecError, ValueError) as exc:
+    except (RecursionError, msgspec.MsgspecError, ValueError) as exc:
+        text = _text(data)
+        if isinstance(exc, RecursionError):
+            require_depth(text)
+            raise
         refuse_text(text, exc)
     _check(value)
-    if text.count('"') >= 4 and not with_room(has_unique_keys, text):
+    if with_room(_encode, value) == data:  # as most programs write it; with a key twice it would be shorter
+        return
+    text = _text(data)
+    if not with_room(has_unique_keys, text):
         refuse_text(text, None)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Invalid(f"not UTF-8 at byte {exc.start}", offset=exc.start) from exc
 
 
 def _bounded(data: bytes) -> bytes:
@@ -78,35 +91,48 @@ def _check(value: Any) -> None:
     level = [value]
     for depth in range(DEPTH_MAX + 1):
         kinds = set(map(type, level))
+        if kinds <= _SAFE:
+            return
         if not kinds <= _JSON:
             refuse(value)
-        if float in kinds and not all(math.isfinite(x) for x in level if type(x) is float):
+        if float in kinds and not all(map(isfinite, [x for x in level if type(x) is float])):
             refuse(value)
-        if int in kinds and not all(-_SMALL_INT <= x < _SMALL_INT for x in level if type(x) is int):
-            _check_integers(value, level)
+        if int in kinds:
+            _check_integers(value, [x for x in level if type(x) is int])
         if dict not in kinds and list not in kinds:
             return
         if depth == DEPTH_MAX:
             break
-        containers = [item for item in level if type(item) is dict or type(item) is list]
-        if sum(map(len, containers)) > EVENT_BYTES_MAX // 2:  # lists that share their items can grow beyond all memory
-            raise Invalid(f"the payload has more values than the {EVENT_BYTES_MAX:,} bytes of an event can hold")
         below: list[Any] = []
-        for item in containers:
-            if type(item) is dict:
-                if not set(map(type, item)) <= {str}:
-                    refuse(value)
-                below.extend(item.values())
-            else:
-                below.extend(item)
-        if not below:
-            return
+        if dict in kinds:
+            below += _values(value, level if len(kinds) == 1 else [x for x in level if type(x) is dict])
+        if list in kinds:
+            lists = level if len(kinds) == 1 else [x for x in level if type(x) is list]
+            _bound_count(len(below) + sum(map(len, lists)))
+            below += _flat(lists)
         level = below
     refuse(value)
 
 
-def _check_integers(value: Any, level: list[Any]) -> None:
+def _values(value: Any, dicts: list[dict[Any, Any]]) -> Iterable[Any]:
+    """Return the values of a level's dicts, whose keys must be text."""
+    if len(dicts) == 1:  # most often; the general way takes longer to set up
+        if not _KEYS.issuperset(map(type, dicts[0])):
+            refuse(value)
+        return dicts[0].values()
+    _bound_count(sum(map(len, dicts)))
+    if not _KEYS.issuperset(map(type, _flat(dicts))):
+        refuse(value)
+    return _flat(map(dict.values, dicts))
+
+
+def _bound_count(count: int) -> None:
+    """Raise Invalid before so many values are gathered: lists that share items can grow beyond all memory."""
+    if count > EVENT_BYTES_MAX // 2:
+        raise Invalid(f"the payload has more values than the {EVENT_BYTES_MAX:,} bytes of an event can hold")
+
+
+def _check_integers(value: Any, integers: list[int]) -> None:
     """Raise Invalid if an integer is longer than any reader turns back into one."""
-    bound = 10**INT_DIGITS_MAX
-    if any(type(x) is int and not -bound < x < bound for x in level):
+    if min(integers) <= -_INT_BOUND or max(integers) >= _INT_BOUND:
         refuse(value)
