@@ -7,14 +7,15 @@ nothing of names and revisions.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET
 
 from castlog import limits
 from castlog.engine.base import Engine, ReadTxn, WriteTxn
+from castlog.engine.group import Group, Job
 from castlog.errors import Conflict, Corrupt, Error
 from castlog.event import Event, Source
 from castlog.format import ids, rows
@@ -23,7 +24,8 @@ from castlog.history import drafts, pieces, reader, sealing, timelines, writer
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
 from castlog.history.runs import Page
-from castlog.history.writer import Outcome
+from castlog.history.states import States
+from castlog.history.writer import Outcome, State
 from castlog.history.written import Written
 
 T = TypeVar("T")
@@ -32,6 +34,15 @@ Check = Callable[[WriteTxn, Outcome, int], None]
 
 class _Restage(Exception):
     """What an append was prepared on has changed, and it cannot go on without preparing again."""
+
+
+class Applied(NamedTuple):
+    """What an append came to in its transaction; `timeline` is 0 and `tail` None when nothing was new."""
+
+    ref: rows.Ref
+    outcome: Outcome
+    timeline: int
+    tail: rows.Tail | None
 
 
 class Core:
@@ -51,6 +62,8 @@ class Core:
         self.clock = clock
         self.random = random
         self.harness_version = harness_version
+        self._group = Group(self._commit)
+        self._states = States(self.objects)
         self._seals: list[sealing.Seal] = []
         self._lock = threading.Lock()
 
@@ -59,21 +72,11 @@ class Core:
         return self.engine.read()
 
     def update(self, change: Callable[[WriteTxn], T]) -> T:
-        """Run a repeatable change in a write transaction, with the chunks that wait; durable on return."""
-        with self._lock:
-            seals = list(self._seals)
-        if not seals:
-            return self.engine.update(change)
+        """Run a repeatable change in a write transaction, with the chunks that wait; durable on return.
 
-        def both(txn: WriteTxn) -> T:
-            for seal in seals:
-                sealing.apply(txn, self.objects, seal)
-            return change(txn)
-
-        result = self.engine.update(both)
-        with self._lock:
-            self._seals = [seal for seal in self._seals if seal not in seals]
-        return result
+        Changes of several threads share one transaction, in the order they came.
+        """
+        return self._group.update(change)
 
     def fetch(self, digests: Sequence[bytes]) -> bytes:
         """Return the payload that pieces make up, in a transaction of its own; raises Corrupt."""
@@ -108,23 +111,37 @@ class Core:
             return []
         for _ in range(limits.APPEND_TRIES_MAX):
             try:
-                ref, outcome = self._append(branch, session, ready, expect, check)
-                break
+                applied = self._group.update(self._change(branch, ready, expect, check))
+                return self._appended(session, applied)
             except _Restage:
                 self._write_seals()  # else they would change, at each try, what it was prepared on
-        else:
-            raise Conflict(f"the branch moved {limits.APPEND_TRIES_MAX} times while a large append was prepared; retry")
-        written = Written(outcome.new)
-        first = outcome.new[0].seq if outcome.new else 0
-        session_id = ids.show_session(ref.session)
-        events = []
-        for timeline, seq in outcome.places:
-            if timeline != timelines.GENESIS:
-                events.append(self.event(ref.session, session, ref.name, timeline, seq))
-            else:
-                record = outcome.new[seq - first].tail.record
-                events.append(make_event(session_id, ref.name, seq, record, written, seq - first))
-        return events
+        raise Conflict(f"the branch moved {limits.APPEND_TRIES_MAX} times while a large append was prepared; retry")
+
+    def submit(
+        self,
+        branch: int,
+        session: rows.Session,
+        ready: Sequence[Ready],
+        expect: int | bytes | None = None,
+        *,
+        then: Callable[[], None] | None = None,
+        linger: bool = False,
+    ) -> Appending:
+        """Put an append in line, behind all that came before, and return without waiting for it to be durable.
+
+        `then` is called by another thread once `Appending.wait` has not to wait any more. With `linger` it may stay in
+        line a few milliseconds, to share the commit of an append that somebody waits for.
+        """
+        job = self._group.submit(self._change(branch, ready, expect, None), then=then, linger=linger)
+
+        def wait() -> list[Event]:
+            try:
+                applied = self._group.wait(job)
+            except _Restage:
+                return self.append(branch, session, ready, expect)
+            return self._appended(session, applied)
+
+        return Appending(job, wait)
 
     def seal(self, branch: int, session: rows.Session) -> None:
         """Seal what is open on a branch's timeline now, however little it is; durable on return."""
@@ -146,71 +163,116 @@ class Core:
         return make_event(ids.show_session(session_id), name, seq, run.records[index], page, index)
 
     def close(self) -> None:
-        """Write chunks that wait, if that can be done now, and release the engine."""
+        """Write what is in line and chunks that wait, if that can be done now, and release the engine."""
+        self._group.close()
         if not self.engine.read_only:
             with suppress(Error):  # they are only another form of what is durable already
                 self._write_seals()
         self.engine.close()
+
+    def _commit(self, change: Callable[[WriteTxn], T]) -> T:
+        """Run a change, or a group of them, in a transaction of the engine, behind the chunks that wait."""
+        with self._lock:
+            seals = self._seals
+
+        def whole(txn: WriteTxn) -> tuple[WriteTxn, T]:
+            for seal in seals:
+                sealing.apply(txn, self.objects, seal)
+            return txn, change(txn)
+
+        txn, result = self.engine.update(whole)
+        self._states.settle(txn)
+        if seals:
+            with self._lock:
+                self._seals = [seal for seal in self._seals if seal not in seals]
+        return result
 
     def _write_seals(self) -> None:
         """Write chunks that wait now, in a transaction of their own."""
         if self._seals:
             self.update(lambda txn: None)
 
-    def _append(
-        self,
-        branch: int,
-        session: rows.Session,
-        ready: Sequence[Ready],
-        expect: int | bytes | None,
-        check: Check | None,
-    ) -> tuple[rows.Ref, Outcome]:
+    def _change(
+        self, branch: int, ready: Sequence[Ready], expect: int | bytes | None, check: Check | None
+    ) -> Callable[[WriteTxn], Applied]:
+        """Return the change that an append makes; whatever costs time is done here, before the transaction."""
         cut = {digest: data for draft in ready for digest, data in draft.pieces}
         packs = self._stage(cut)
-        weights = [draft.record_bytes for draft in ready]
-        too_long = max(weights) > limits.RECORD_BYTES_MAX
-        plan = None
-        if too_long or sum(weights) >= limits.SEAL_BYTES or len(ready) >= limits.SEAL_EVENTS:
-            with self.read() as txn:
-                before = writer.state(txn, self.objects, branch)
-                planned = writer.chain(txn, self.objects, before, ready, expect)
-                batch = None
-                if planned.new:
-                    batch = sealing.prepare_batch(txn, self.objects, before, planned, whole=too_long)
-            if batch is not None:
-                plan = (before, planned, *batch)
+        too_long, plan = self._plan(branch, ready, expect)
         now = self.clock()
 
-        def change(txn: WriteTxn) -> tuple[rows.Ref, Outcome, int, rows.Tail | None]:
-            at = writer.state(txn, self.objects, branch)
+        def change(txn: WriteTxn) -> Applied:
+            at = self._states.of(txn, branch)
             good = plan if plan is not None and plan[0] == at else None
             outcome = good[1] if good else writer.chain(txn, self.objects, at, ready, expect)
             if not outcome.new:
                 if check is not None:
                     check(txn, outcome, timelines.GENESIS)
-                return at.ref, outcome, 0, None
+                return Applied(at.ref, outcome, timelines.GENESIS, None)
             if too_long and good is None:
                 raise _Restage
-            pieces.write(txn, self.objects, packs)
-            lost = pieces.missing(txn, cut)
-            if lost:
-                if any(digest in lost for pack in packs for digest, _, _ in pack.places):
-                    raise Corrupt("a piece that was just written is not there; stop and verify")
-                raise _Restage
+            if cut:
+                self._write_pieces(txn, packs, cut)
             if good:
-                timeline, tail = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)
+                after = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)
             else:
-                timeline, tail = writer.commit(txn, at, outcome, now)
+                after = writer.commit(txn, at, outcome, now)
+            self._states.keep(txn, after)
             if check is not None:
-                check(txn, outcome, timeline)
-            return at.ref, outcome, timeline, tail
+                check(txn, outcome, after.ref.timeline)
+            return Applied(at.ref, outcome, after.ref.timeline, after.tail)
 
-        ref, outcome, timeline, tail = self.update(change)
+        return change
+
+    def _plan(
+        self, branch: int, ready: Sequence[Ready], expect: int | bytes | None
+    ) -> tuple[bool, tuple[State, Outcome, sealing.Seal, list[writer.Entry]] | None]:
+        """Return whether a record must not be left open, and the chunks of a batch that fills some, on what it rests.
+
+        Only while the branch is still at that state may they be written.
+        """
+        longest = whole = 0
+        for draft in ready:
+            weight = draft.record_bytes
+            longest, whole = max(longest, weight), whole + weight
+        too_long = longest > limits.RECORD_BYTES_MAX
+        if not too_long and whole < limits.SEAL_BYTES and len(ready) < limits.SEAL_EVENTS:
+            return False, None
+        with self.read() as txn:
+            before = writer.state(txn, self.objects, branch)
+            planned = writer.chain(txn, self.objects, before, ready, expect)
+            batch = None
+            if planned.new:
+                batch = sealing.prepare_batch(txn, self.objects, before, planned, whole=too_long)
+        return too_long, None if batch is None else (before, planned, *batch)
+
+    def _write_pieces(self, txn: WriteTxn, packs: list[pieces.Pack], cut: Mapping[bytes, bytes]) -> None:
+        """Write the pieces of an append; raises _Restage when others that it needs have gone meanwhile."""
+        pieces.write(txn, self.objects, packs)
+        lost = pieces.missing(txn, cut)
+        if lost:
+            if any(digest in lost for pack in packs for digest, _, _ in pack.places):
+                raise Corrupt("a piece that was just written is not there; stop and verify")
+            raise _Restage
+
+    def _appended(self, session: rows.Session, applied: Applied) -> list[Event]:
+        """Return the events of an append that is durable now, and encode the chunk that is full by it."""
+        ref, outcome, timeline, tail = applied
         if tail is not None and sealing.due(tail):
             self._prepare_seal(session, timeline)
-        return ref, outcome
+        written = Written(outcome.new)
+        first = outcome.new[0].seq if outcome.new else 0
+        session_id = ids.show_session(ref.session)
+        events = []
+        for place, seq in outcome.places:
+            if place != timelines.GENESIS:
+                events.append(self.event(ref.session, session, ref.name, place, seq))
+            else:
+                record = outcome.new[seq - first].tail.record
+                events.append(make_event(session_id, ref.name, seq, record, written, seq - first))
+        return events
 
-    def _stage(self, cut: dict[bytes, bytes]) -> list[pieces.Pack]:
+    def _stage(self, cut: Mapping[bytes, bytes]) -> list[pieces.Pack]:
         """Compress the pieces that are new; write those of very large appends ahead, and return the rest."""
         if not cut:
             return []
@@ -230,6 +292,13 @@ class Core:
         if seal is not None:
             with self._lock:
                 self._seals = [old for old in self._seals if old.timeline != timeline] + [seal]
+
+
+class Appending(NamedTuple):
+    """An append in line. `wait` returns its events once they are durable, and raises what `append` would."""
+
+    job: Job[Applied]
+    wait: Callable[[], list[Event]]
 
 
 def make_event(

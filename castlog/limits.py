@@ -32,6 +32,7 @@ PART_PAGES = 14  # objects lie in parts of at most 14 pages: LMDB never needs a 
 
 # Reading.
 CANDIDATES_MAX = 200  # a shell shows no more completions than fit on a screen or two
+STATES_MAX = 10_000  # branches whose heads a writing store remembers, about 1 KB each
 CACHE_BYTES = 16 * 1024 * 1024  # decoded objects kept by a store; one chunk with its pieces fits many times
 TAIL_BATCH_EVENTS = 256  # events fetched in one short transaction from an open chunk
 FOLLOW_SECONDS_MIN = 0.001  # a follower polls this fast just after something came, then ever slower
@@ -47,6 +48,10 @@ LOCK_TIMEOUT_SECONDS = 10.0  # a write takes milliseconds: who waits longer wait
 LOCK_POLL_SECONDS_MIN = 0.000_1  # first pause between two tries for the write lock, half a durable commit
 LOCK_POLL_SECONDS_MAX = 0.001  # longest pause: two flushes; a waiter costs a hundredth of a core at this rate
 LOCK_TURN_SECONDS = 0.02  # a process that writes without a pause steps aside this often if another one waits
+GATHER_SECONDS = 0.000_15  # after a group commit: those it answered are back by then, measured with 16 threads
+LINGER_SECONDS = 0.002  # an event nobody waits for yet may share the flushes of one that comes soon, a few commits long
+COMMITTER_SECONDS = 1.0  # a committer with nothing to do ends, so that a quiet store has no thread of its own
+GROUP_CHANGES_MAX = 1000  # one transaction holds the lock for about 20 us a change
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
 REBUILD_BATCH_BYTES = 32 << 20  # LMDB keeps what a transaction changed in memory; a rebuilt file may be larger
 LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between

@@ -32,6 +32,12 @@ class ReadTxn(Protocol):
 class WriteTxn(ReadTxn, Protocol):
     """The one transaction that may change the map. It sees its own changes."""
 
+    touched: int
+    """How many changes were made in it: who finds this unchanged knows that nothing was written meanwhile."""
+
+    number: int
+    """What `version` will say if this is committed with changes: one more than of the commit it builds on."""
+
     def put(self, key: bytes, value: bytes) -> None:
         """Set `key` to `value`, replacing what was there."""
         ...

@@ -362,13 +362,15 @@ class _ReadTxn(_View):
 class _WriteTxn(_View):
     """The write transaction: bound to its thread, because LMDB hangs when another one touches it."""
 
-    __slots__ = ("full",)
+    __slots__ = ("full", "number", "touched")
 
     def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None = None) -> None:
         self.thread = _get_ident()
         self._path = path
         self.raw = raw
         self._why = None
+        self.number = 0
+        self.touched = 0
         # The map is full: whatever comes of this attempt, the change must run again.
         self.full = False
 
@@ -387,6 +389,7 @@ class _WriteTxn(_View):
             raise _misused(raw)
         if len(value) > VALUE_BYTES_MAX or not 0 < len(key) <= KEY_BYTES_MAX:
             raise _unfit(key, value)
+        self.touched += 1
         try:
             raw.put(key, value)
         except lmdb.Error as error:
@@ -397,9 +400,12 @@ class _WriteTxn(_View):
         if raw is None or self.thread != _get_ident():
             raise _misused(raw)
         try:
-            return raw.delete(key)
+            found = raw.delete(key)
         except lmdb.Error as error:
+            self.touched += 1
             raise self._failed(error) from error
+        self.touched += found
+        return found
 
     def spoilt(self, error: lmdb.BadTxnError) -> Error:
         """Return why LMDB will not commit: the failure that `change` was told of and went on after."""
@@ -516,9 +522,10 @@ class _Shared:
                 raw = txn.raw = self.current[0].begin(write=True)
             except lmdb.Error as error:
                 raw = txn.raw = self._begin_again(txn, error)
+            number = raw.id()
+            txn.number = self.current[1] + number
             result = change(txn)
             if not txn.full:
-                number = raw.id()
                 try:
                     raw.commit()
                 except lmdb.Error as error:

@@ -192,12 +192,14 @@ class _ReadTxn:
 class _WriteTxn:
     """The write transaction: a state with an overlay of changes, where None means deleted."""
 
-    __slots__ = ("_state", "_thread", "changes")
+    __slots__ = ("_state", "_thread", "changes", "number", "touched")
 
     def __init__(self, state: _State) -> None:
         self._state: _State | None = state
         self._thread = threading.get_ident()
         self.changes: dict[bytes, bytes | None] = {}
+        self.number = state.version + 1
+        self.touched = 0
 
     def get(self, key: bytes) -> bytes | None:
         state = self._mine()
@@ -225,11 +227,13 @@ class _WriteTxn:
             raise Invalid(f"a key has 1 to {KEY_BYTES_MAX} bytes, not {len(key)}", size=len(key))
         if len(value) > VALUE_BYTES_MAX:
             raise Invalid(f"a value has at most {VALUE_BYTES_MAX} bytes, not {len(value)}", size=len(value))
+        self.touched += 1
         self.changes[bytes(key)] = bytes(value)
 
     def delete(self, key: bytes) -> bool:
         if self.get(key) is None:
             return False
+        self.touched += 1
         self.changes[bytes(key)] = None
         return True
 

@@ -128,14 +128,14 @@ def write_chunks(txn: WriteTxn, objects: Objects, seal: Seal, timeline: int) -> 
 
 def commit_batch(
     txn: WriteTxn, objects: Objects, at: State, outcome: Outcome, seal: Seal, kept: Sequence[Entry], now: int
-) -> tuple[int, rows.Tail]:
-    """Write a batch that was sealed before it was ever open; return its timeline and that one's end."""
+) -> State:
+    """Write a batch that was sealed before it was ever open; return the state it leaves."""
     timeline, _ = writer.extend_timeline(txn, at, outcome)
     write_chunks(txn, objects, seal, timeline)
     for entry in kept:
         writer.put_record(txn, timeline, entry)
     size = sum(entry.size for entry in kept)
-    return timeline, writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, size, now)
+    return writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, size, now)
 
 
 def _open_part(

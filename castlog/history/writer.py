@@ -161,14 +161,14 @@ def check_repeat(draft: Ready, record: Record, commitment: bytes, seq: int) -> N
         )
 
 
-def commit(txn: WriteTxn, at: State, outcome: Outcome, now: int) -> tuple[int, rows.Tail]:
-    """Write an outcome's new events, open, behind the state it was made for; return their timeline and its end."""
+def commit(txn: WriteTxn, at: State, outcome: Outcome, now: int) -> State:
+    """Write an outcome's new events, open, behind the state it was made for; return the state they leave."""
     timeline, tail = extend_timeline(txn, at, outcome)
     size = tail.size
     for entry in outcome.new:
         put_record(txn, timeline, entry)
         size += entry.size
-    return timeline, finish(txn, at, outcome, timeline, tail.sealed, size, now)
+    return finish(txn, at, outcome, timeline, tail.sealed, size, now)
 
 
 def put_record(txn: WriteTxn, timeline: int, entry: Entry) -> None:
@@ -188,8 +188,8 @@ def extend_timeline(txn: WriteTxn, at: State, outcome: Outcome) -> tuple[int, ro
     return timeline, rows.Tail(ref.seq, at.head_id, ref.seq, 0)
 
 
-def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: int, size: int, now: int) -> rows.Tail:
-    """Write what follows from new events: tail, keys, calls in flight, and the reference last."""
+def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: int, size: int, now: int) -> State:
+    """Write what follows from new events: tail, keys, calls in flight, and the reference last; return the state."""
     last = outcome.new[-1]
     session = at.ref.session
     tail = rows.Tail(last.seq, last.tail.id, sealed, size)
@@ -212,7 +212,7 @@ def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: in
         appended=now,
     )
     tables.put(txn, rows.REFS, moved, at.branch)
-    return tail
+    return State(at.branch, moved, at.session, tail, last.tail.id)
 
 
 def _entry(seq: int, parent: bytes, draft: Ready) -> Entry:
