@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import UNSET
 
 from castlog import limits
-from castlog.engine.base import Engine, ReadTxn, WriteTxn
+from castlog.engine.base import CommittedTxn, Engine, WriteTxn
 from castlog.engine.group import Group, Job
 from castlog.errors import Conflict, Corrupt, Error
 from castlog.event import Event, Source
@@ -67,7 +67,7 @@ class Core:
         self._seals: list[sealing.Seal] = []
         self._lock = threading.Lock()
 
-    def read(self) -> AbstractContextManager[ReadTxn]:
+    def read(self) -> AbstractContextManager[CommittedTxn]:
         """Open a read transaction; leave it within milliseconds."""
         return self.engine.read()
 

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from weakref import ref
 
 from msgspec import UNSET
 
 from castlog import limits
 from castlog.core import make_event
-from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.engine.base import CommittedTxn, ReadTxn, WriteTxn
 from castlog.errors import Invalid, NotFound
 from castlog.event import Event, Point
 from castlog.format import ids, names
 from castlog.history import reader, refs, sessions, timelines
 from castlog.history.refs import Place
-from castlog.history.runs import Page
+from castlog.history.runs import Page, Run
 
 if TYPE_CHECKING:
     from castlog.branch import Branch
     from castlog.session import Session
+
+
+class _Near(NamedTuple):
+    """Where the last event was read, for the next one: of that commit, `first` to `last` lie in `run`.
+
+    The reference is weak, so that the cache decides what stays in memory.
+    """
+
+    version: int
+    name: str
+    first: int
+    last: int
+    run: ref[Run]
+
+    def run_at(self, seq: int, version: int) -> Run | None:
+        """Return the run if it holds `seq` of that commit, and still is in memory."""
+        fits = self.version == version and type(seq) is int and self.first <= seq <= self.last
+        return self.run() if fits else None
 
 
 class View:
@@ -27,6 +46,8 @@ class View:
 
     `name` is the branch or tag it is read through.
     """
+
+    _near: _Near | None = None
 
     def __init__(self, owner: Session, name: str, place: Place, *, stray: bool = False) -> None:
         self._owner = owner
@@ -63,14 +84,13 @@ class View:
     def read(self, seq: int) -> Event:
         """Return the event at `seq`; raises NotFound outside 1 to the head, Corrupt when it cannot be verified."""
         with self._core.read() as txn:
-            name, place = self._where(txn)
-            found = refs.place_at(txn, place, seq, name)
-            if found.seq == 0:
-                raise NotFound(f"{name} has no event 0; its events are 1 to {place.seq}", seq=seq)
-            run = reader.run_at(txn, self._core.objects, self._row.salt, found.timeline, seq)
+            near = self._near
+            run = None if near is None else near.run_at(seq, txn.version())
+            if near is None or run is None:
+                near, run = self._look_near(txn, seq)
         index = seq - run.first
         page = Page(run, self._core.fetch, bulk=False)
-        return make_event(ids.show_session(self._session), name, seq, run.records[index], page, index)
+        return make_event(ids.show_session(self._session), near.name, seq, run.records[index], page, index)
 
     def events(
         self,
@@ -127,6 +147,17 @@ class View:
 
     def _place(self, txn: ReadTxn) -> Place:
         return self._where(txn)[1]
+
+    def _look_near(self, txn: CommittedTxn, seq: int) -> tuple[_Near, Run]:
+        """Return the run that holds `seq` and remember it for the next read."""
+        name, place = self._where(txn)
+        owner = refs.owner_at(txn, place, seq, name)
+        if owner == timelines.GENESIS:
+            raise NotFound(f"{name} has no event 0; its events are 1 to {place.seq}", seq=seq)
+        run = reader.run_at(txn, self._core.objects, self._row.salt, owner, seq)
+        last = min(run.last, place.seq) if owner == place.timeline else seq
+        near = self._near = _Near(txn.version(), name, run.first, last, ref(run))
+        return near, run
 
     def _fork(self, new: list[str], at: int | None) -> list[Branch]:
         now = self._core.clock()

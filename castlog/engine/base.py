@@ -29,6 +29,14 @@ class ReadTxn(Protocol):
         ...
 
 
+class CommittedTxn(ReadTxn, Protocol):
+    """A read transaction of its own, which sees what was committed and nothing else."""
+
+    def version(self) -> int:
+        """Return the engine's version as of the commit it sees: two that return the same see the same map."""
+        ...
+
+
 class WriteTxn(ReadTxn, Protocol):
     """The one transaction that may change the map. It sees its own changes."""
 
@@ -54,7 +62,7 @@ class Engine(Protocol):
     notes: tuple[str, ...]
     """What the user should know about the place the map lies in; empty when there is nothing."""
 
-    def read(self) -> AbstractContextManager[ReadTxn]:
+    def read(self) -> AbstractContextManager[CommittedTxn]:
         """Open a read transaction on the newest commit; leave it within milliseconds.
 
         Raises Unavailable in a forked child, after `close`, or when the files were replaced.

@@ -177,6 +177,10 @@ class _ReadTxn:
         if state is not None:
             self._engine._leave(state)
 
+    def version(self) -> int:
+        """Return the number of the commit this transaction sees."""
+        return _alive(self._state).version
+
     def get(self, key: bytes) -> bytes | None:
         state = _alive(self._state)
         _require_key(key)

@@ -52,16 +52,21 @@ def branch(txn: ReadTxn, number: int) -> rows.Ref:
 
 def place_at(txn: ReadTxn, ref: rows.Ref | Place, seq: int, what: str) -> Place:
     """Return the place of `seq` in the history that ends at a reference; raises NotFound outside 0 to its head."""
+    timeline = owner_at(txn, ref, seq, what)
+    if seq == ref.seq:
+        return Place(ref.timeline, ref.seq, ref.id)
+    if timeline == GENESIS:
+        return Place(GENESIS, 0, b"")
+    return Place(timeline, seq, reader.known_id(txn, timeline, seq))
+
+
+def owner_at(txn: ReadTxn, ref: rows.Ref | Place, seq: int, what: str) -> int:
+    """Return the timeline of the place that `place_at` returns, and raise as it does; costs less."""
     if type(seq) is not int:
         raise Invalid(f"{seq!r} is no seq; give a whole number", value=seq)
     if not 0 <= seq <= ref.seq:
         raise NotFound(f"{what} has seqs 0 to {ref.seq}; there is no {seq!r}", seq=seq, head=ref.seq)
-    if seq == ref.seq:
-        return Place(ref.timeline, ref.seq, ref.id)
-    timeline = timelines.owner(txn, ref.timeline, seq)
-    if timeline == GENESIS:
-        return Place(GENESIS, 0, b"")
-    return Place(timeline, seq, reader.known_id(txn, timeline, seq))
+    return ref.timeline if seq == ref.seq else timelines.owner(txn, ref.timeline, seq)
 
 
 def create(

@@ -448,6 +448,18 @@ def test_the_version_grows_with_each_commit(engine: Engine) -> None:
     assert engine.version() == seen[-1]
 
 
+def test_a_read_knows_which_commit_it_sees(engine: Engine) -> None:
+    """The version of a read transaction is that of its commit and stays so when another one comes."""
+    put(engine, (b"k", b"1"))
+    before = engine.version()
+    with engine.read() as txn:
+        put(engine, (b"k", b"2"))
+        assert txn.version() == before
+        assert txn.get(b"k") == b"1"
+    with engine.read() as txn:
+        assert txn.version() == engine.version() > before
+
+
 def test_stored_bytes_cover_the_values(engine: Engine) -> None:
     """The size counts at least what was put in."""
     put(engine, *((b"%d" % number, b"v" * 10_000) for number in range(10)))

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import castlog
-from castlog import Draft, Invalid, NotFound, Raw, Unavailable
+from castlog import Corrupt, Draft, Invalid, NotFound, Raw, Unavailable
+from castlog.format import rows
 
 
 @pytest.fixture
@@ -84,9 +85,11 @@ def test_a_seq_outside_the_branch_is_not_found(main, filled, seq) -> None:
 
 @pytest.mark.parametrize("seq", ["1", 1.0, None, True, "main"])
 def test_a_seq_that_is_no_whole_number_is_invalid(main, filled, seq) -> None:
-    """Anything but an int is a mistake of the caller, not a missing event."""
-    with pytest.raises(Invalid, match="whole number"):
-        main.read(seq)
+    """Anything but an int is a mistake of the caller, not a missing event; also right after a read beside it."""
+    for _ in range(2):
+        with pytest.raises(Invalid, match="whole number"):
+            main.read(seq)
+        main.read(2)
 
 
 @pytest.mark.parametrize("bounds", [{"start": -1}, {"until": -2}, {"start": "1"}, {"until": 2.0}, {"start": True}])
@@ -94,6 +97,35 @@ def test_bounds_that_are_no_seqs_are_invalid(main, filled, bounds) -> None:
     """A bound is refused when `events` is called, not when the first event is asked for."""
     with pytest.raises(Invalid, match="whole number"):
         main.events(**bounds)
+
+
+def test_a_read_beside_the_last_one_sees_what_changed(main, filled, session) -> None:
+    """What a read remembers for the next one is good for one commit: moves, renames and deletions show at once."""
+    other = session.branch("main")
+    side = main.fork("side", at=3)
+    assert main.read(5) == filled[4]
+    other.rename("trunk")
+    assert main.read(6).branch == "trunk"
+    other.reset(5)
+    assert main.read(5) == filled[4]
+    with pytest.raises(NotFound):
+        main.read(6)
+    assert other.append("note", "new").seq == 6
+    assert main.read(6).payload == "new"
+    assert main.read(3) == side.read(3) == filled[2]
+    other.delete()
+    with pytest.raises(NotFound):
+        main.read(4)
+
+
+def test_a_read_beside_the_last_one_follows_the_chunk_row(main, filled, store) -> None:
+    """A chunk that another writer put in the place of one just read is not served from memory."""
+    assert main.read(1) == filled[0]
+    with store._core.read() as txn:
+        key, _ = next(txn.scan(rows.CHUNKS.key(1, 1)))
+    store._core.update(lambda txn: txn.delete(key))
+    with pytest.raises(Corrupt):
+        main.read(2)
 
 
 def test_an_empty_branch_has_no_events(main) -> None:
