@@ -6,10 +6,12 @@ import random
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import castlog
 from castlog import Corrupt
-from castlog.format import rows
+from castlog.format import codec, rows
 from castlog.history import pieces, tables
 from castlog.history.objects import Cache
 
@@ -44,6 +46,68 @@ def test_an_insertion_moves_few_cuts() -> None:
     for at in (10, 200_000, 399_000):
         after = [digest for digest, _ in pieces.cut(SECRET, payload[:at] + b"something new" + payload[at:])]
         assert sum(digest not in before for digest in after) <= 6
+
+
+BLOCKS = st.one_of(
+    st.builds(lambda seed, size: text(seed, size).encode(), st.integers(0, 5), st.integers(0, 40_000)),
+    st.builds(lambda byte, size: bytes([byte]) * size, st.integers(0, 255), st.integers(0, 70_000)),
+    st.builds(lambda seed, size, n: text(seed, size).encode() * n, st.integers(0, 5), st.integers(1, 9), st.just(999)),
+)
+PLACES = st.floats(0, 1) | st.integers(-3, 3)
+
+
+@st.composite
+def edited(draw: st.DrawFn, payload: bytes) -> bytes:
+    """Return a payload with a stretch of it replaced, at any place or beside a cut."""
+    cuts = [0]
+    for _, data in pieces.cut(SECRET, payload):
+        cuts.append(cuts[-1] + len(data))
+
+    def place() -> int:
+        at = draw(PLACES)
+        at = draw(st.sampled_from(cuts)) + at if isinstance(at, int) else int(at * len(payload))
+        return min(max(at, 0), len(payload))
+
+    start, end = sorted([place(), place()])
+    return payload[:start] + draw(st.just(b"") | st.binary(max_size=9) | BLOCKS) + payload[end:]
+
+
+@settings(max_examples=300)
+@given(st.lists(BLOCKS, max_size=3).map(b"".join), st.data())
+def test_a_cut_along_another_payload_is_the_same(payload, data) -> None:
+    """Whatever was inserted, deleted, replaced, appended or cut off: the pieces are those of a cut from the start."""
+    last = pieces.cut(SECRET, payload)
+    for _ in range(3):
+        payload = data.draw(edited(payload))
+        last = pieces.cut(SECRET, payload, last)
+        assert list(last) == list(pieces.cut(SECRET, payload))
+
+
+def test_a_payload_cut_off_anywhere_near_a_cut() -> None:
+    """A payload that ends a little before, at or behind an old cut is cut as from the start, and so is its growth."""
+    payload = text(4, 60_000).encode()
+    whole = pieces.cut(SECRET, payload)
+    end = 0
+    for _, data in whole:
+        end += len(data)
+        for size in range(max(end - 3, 0), min(end + 3, len(payload)) + 1):
+            short = pieces.cut(SECRET, payload[:size], whole)
+            assert list(short) == list(pieces.cut(SECRET, payload[:size]))
+            assert list(pieces.cut(SECRET, payload, short)) == list(whole)
+
+
+def test_300_growing_requests_are_cut_along_each_other() -> None:
+    """Each request of a session that repeats its history is cut along the one before as from the start."""
+    last: pieces.Cut = ()
+    messages = []
+    for turn in range(300):
+        messages.append({"role": "user", "content": text(turn, 400)})
+        payload = codec.encode({"model": "m", "messages": messages, "tools": [text(0, 3_000)]})
+        new = pieces.cut(SECRET, payload, last)
+        assert list(new) == list(pieces.cut(SECRET, payload))
+        if turn > 20:
+            assert sum(piece in last for piece in new) >= len(new) - 6
+        last = new
 
 
 def test_pieces_are_shared_across_events_branches_and_sessions(store) -> None:
