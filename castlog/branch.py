@@ -80,7 +80,7 @@ class Branch(View):
     ) -> list[Event]:
         """Append several events in one atomic commit and return them; durable on return. Raises as `append` does."""
         wanted = expected_head(expect)
-        ready = [self._core.prepare(self._row, draft) for draft in drafts]
+        ready = self._core.prepare(self._number, self._row, drafts)
         return self._core.append(self._number, self._row, ready, wanted)
 
     def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:

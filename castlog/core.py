@@ -7,7 +7,7 @@ nothing of names and revisions.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from castlog.format.record import Record
 from castlog.history import drafts, pieces, reader, sealing, timelines, writer
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
+from castlog.history.recent import Needed, Recent
 from castlog.history.runs import Page
 from castlog.history.states import States
 from castlog.history.writer import Outcome, State
@@ -64,6 +65,7 @@ class Core:
         self.harness_version = harness_version
         self._group = Group(self._commit)
         self._states = States(self.objects)
+        self._recent = Recent()
         self._seals: list[sealing.Seal] = []
         self._lock = threading.Lock()
 
@@ -83,15 +85,23 @@ class Core:
         with self.read() as txn:
             return pieces.join(txn, self.objects, digests)
 
-    def prepare(self, session: rows.Session, draft: object) -> Ready:
-        """Return a draft checked, encoded and committed to; raises Invalid."""
-        return drafts.prepare(
-            draft,
-            salt=session.salt,
-            secret=self.objects.secret,
-            clock=self.clock,
-            harness_version=self.harness_version,
-        )
+    def prepare(self, branch: int, session: rows.Session, items: Iterable[object]) -> list[Ready]:
+        """Return drafts for a branch checked, encoded, committed to and cut; raises Invalid."""
+        cuts: dict[str, pieces.Cut] = {}
+        ready = []
+        for item in items:
+            draft = drafts.prepare(
+                item,
+                salt=session.salt,
+                secret=self.objects.secret,
+                clock=self.clock,
+                harness_version=self.harness_version,
+                last=lambda kind: cuts.get(kind) or self._recent.cut(branch, kind),
+            )
+            if draft.pieces:
+                cuts[draft.type] = draft.pieces
+            ready.append(draft)
+        return ready
 
     def append(
         self,
@@ -112,7 +122,7 @@ class Core:
         for _ in range(limits.APPEND_TRIES_MAX):
             try:
                 applied = self._group.update(self._change(branch, ready, expect, check))
-                return self._appended(session, applied)
+                return self._appended(branch, session, ready, applied)
             except _Restage:
                 self._write_seals()  # else they would change, at each try, what it was prepared on
         raise Conflict(f"the branch moved {limits.APPEND_TRIES_MAX} times while a large append was prepared; retry")
@@ -139,7 +149,7 @@ class Core:
                 applied = self._group.wait(job)
             except _Restage:
                 return self.append(branch, session, ready, expect)
-            return self._appended(session, applied)
+            return self._appended(branch, session, ready, applied)
 
         return Appending(job, wait)
 
@@ -196,8 +206,8 @@ class Core:
         self, branch: int, ready: Sequence[Ready], expect: int | bytes | None, check: Check | None
     ) -> Callable[[WriteTxn], Applied]:
         """Return the change that an append makes; whatever costs time is done here, before the transaction."""
-        cut = {digest: data for draft in ready for digest, data in draft.pieces}
-        packs = self._stage(cut)
+        needed = self._recent.needed(branch, ready)
+        packs = self._stage(needed.unsure)
         too_long, plan = self._plan(branch, ready, expect)
         now = self.clock()
 
@@ -211,8 +221,8 @@ class Core:
                 return Applied(at.ref, outcome, timelines.GENESIS, None)
             if too_long and good is None:
                 raise _Restage
-            if cut:
-                self._write_pieces(txn, packs, cut)
+            if needed.pieces:
+                self._write_pieces(txn, packs, needed, at)
             if good:
                 after = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)
             else:
@@ -246,18 +256,20 @@ class Core:
                 batch = sealing.prepare_batch(txn, self.objects, before, planned, whole=too_long)
         return too_long, None if batch is None else (before, planned, *batch)
 
-    def _write_pieces(self, txn: WriteTxn, packs: list[pieces.Pack], cut: Mapping[bytes, bytes]) -> None:
+    def _write_pieces(self, txn: WriteTxn, packs: list[pieces.Pack], needed: Needed, at: State) -> None:
         """Write the pieces of an append; raises _Restage when others that it needs have gone meanwhile."""
         pieces.write(txn, self.objects, packs)
-        lost = pieces.missing(txn, cut)
+        lost = pieces.missing(txn, needed.doubtful(at.ref))
         if lost:
             if any(digest in lost for pack in packs for digest, _, _ in pack.places):
                 raise Corrupt("a piece that was just written is not there; stop and verify")
+            self._recent.forget(at.branch)
             raise _Restage
 
-    def _appended(self, session: rows.Session, applied: Applied) -> list[Event]:
+    def _appended(self, branch: int, session: rows.Session, ready: Sequence[Ready], applied: Applied) -> list[Event]:
         """Return the events of an append that is durable now, and encode the chunk that is full by it."""
         ref, outcome, timeline, tail = applied
+        self._recent.keep(branch, ready, outcome.places, timeline)
         if tail is not None and sealing.due(tail):
             self._prepare_seal(session, timeline)
         written = Written(outcome.new)

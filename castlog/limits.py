@@ -27,6 +27,7 @@ PIECE_BYTES_MAX = 32 * 1024
 PACK_BYTES = 1024 * 1024  # new pieces of one commit share a frame up to this size; a read decodes all of it
 OBJECT_BYTES_MAX = 1024 * 1024 * 1024  # no object comes near; a prefix that states more is damaged
 APPEND_TRIES_MAX = 100  # a large append is prepared again when its branch moved meanwhile; so often means a storm
+RECENT_BYTES = 16 * 1024 * 1024  # last large payloads, kept to cut the next along them: one a branch, for dozens
 AHEAD_BYTES = 4 * 1024 * 1024  # pieces beyond this are written in commits of their own, so others need not wait
 PART_PAGES = 14  # objects lie in parts of at most 14 pages: LMDB never needs a long run of free ones
 

@@ -12,6 +12,7 @@ from castlog.event import Draft, Event, Raw
 from castlog.format import codec, identity, names
 from castlog.history import pieces
 from castlog.history.calls import OPENING
+from castlog.history.pieces import Cut
 
 TS_MIN, TS_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -27,7 +28,7 @@ class Ready(msgspec.Struct, frozen=True):
     key: str | None
     payload: bytes
     commitment: bytes
-    pieces: tuple[tuple[bytes, bytes], ...] = ()
+    pieces: Cut = ()
 
     @property
     def record_bytes(self) -> int:
@@ -42,11 +43,18 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def prepare(
-    draft: object, *, salt: bytes, secret: bytes, clock: Callable[[], int], harness_version: str | None
+    draft: object,
+    *,
+    salt: bytes,
+    secret: bytes,
+    clock: Callable[[], int],
+    harness_version: str | None,
+    last: Callable[[str], Cut] = lambda kind: (),
 ) -> Ready:
     """Return what a caller handed to append or extend, ready to be written; raises Invalid.
 
-    An Event gives its type, payload, call ids and schema; its time is new and its key is dropped.
+    An Event gives its type, payload, call ids and schema; its time is new and its key is dropped. `last` gives an
+    earlier payload of a type, cut: a large one is cut faster along it.
     """
     item = _as_draft(draft)
     payload = _payload_bytes(item.payload)
@@ -71,6 +79,7 @@ def prepare(
         harness_version=names.check_harness_version(item.harness_version) or harness_version,
         call_ids=names.check_call_ids(call_ids),
         key=None if item.key is None else names.check_key(item.key),
+        last=last,
     )
 
 
@@ -86,6 +95,7 @@ def seal(
     call_ids: tuple[str, ...],
     key: str | None,
     cut: bool = True,
+    last: Callable[[str], Cut] = lambda kind: (),
 ) -> Ready:
     """Return checked parts as a Ready: the payload committed to, and cut if it is large."""
     large = cut and len(payload) >= limits.PIECE_PAYLOAD_BYTES_MIN
@@ -98,7 +108,7 @@ def seal(
         key,
         payload,
         identity.commitment(salt, payload),
-        tuple(pieces.cut(secret, payload)) if large else (),
+        pieces.cut(secret, payload, last(type)) if large else (),
     )
 
 
