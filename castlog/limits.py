@@ -35,6 +35,7 @@ PART_PAGES = 14  # objects lie in parts of at most 14 pages: LMDB never needs a 
 CANDIDATES_MAX = 200  # a shell shows no more completions than fit on a screen or two
 STATES_MAX = 10_000  # branches whose heads a writing store remembers, about 1 KB each
 CACHE_BYTES = 16 * 1024 * 1024  # decoded objects kept by a store; one chunk with its pieces fits many times
+WALK_KEPT_EVENTS = 4000  # chunks of a longer walk are not kept: it would push out all others and come back to none
 TAIL_BATCH_EVENTS = 256  # events fetched in one short transaction from an open chunk
 FOLLOW_SECONDS_MIN = 0.001  # a follower polls this fast just after something came, then ever slower
 FOLLOW_SECONDS_MAX = 0.075  # with the quick looks at the start, no idle second has more than 20

@@ -85,7 +85,7 @@ def slots(records: Sequence[Record]) -> list[int]:
     starts, position = [], 1
     for record in records:
         starts.append(position)
-        position += slot_length(record) + 1
+        position += (record.size if record.stored is None else slot_length(record)) + 1
     return starts
 
 

@@ -136,17 +136,22 @@ def write(txn: WriteTxn, objects: Objects, packs: Iterable[Pack]) -> None:
 
 def join(txn: ReadTxn, objects: Objects, digests: Iterable[bytes]) -> bytes:
     """Return the payload these pieces make up; raises Corrupt naming the piece or object that fails."""
-    return b"".join(_read(txn, objects, digest) for digest in digests)
+    parts = []
+    number, data = 0, memoryview(b"")
+    for digest in digests:
+        place = tables.get(txn, rows.PIECES, digest)
+        if place is None:
+            raise Corrupt(f"piece {digest.hex()[:16]} is missing", digest=digest.hex())
+        if place.object != number:  # seldom: a payload's new pieces lie one behind the other
+            number, data = place.object, memoryview(_pack(txn, objects, place.object))
+        parts.append(data[place.offset : place.offset + place.length])
+    return b"".join(parts)
 
 
-def _read(txn: ReadTxn, objects: Objects, digest: bytes) -> bytes:
-    place = tables.get(txn, rows.PIECES, digest)
-    if place is None:
-        raise Corrupt(f"piece {digest.hex()[:16]} is missing", digest=digest.hex())
-
+def _pack(txn: ReadTxn, objects: Objects, number: int) -> bytes:
     def load() -> tuple[bytes, int]:
-        data = objects.read(txn, place.object).data
+        data = objects.read(txn, number).data
         return data, len(data)
 
-    data: bytes = objects.cache.get(place.object, load)
-    return data[place.offset : place.offset + place.length]
+    data: bytes = objects.cache.get(number, load)
+    return data

@@ -41,7 +41,7 @@ def run_at(
     if seq > tail.last:
         raise Corrupt(f"timeline {timeline} ends at {tail.last}, before seq {seq}", seq=seq)
     if seq <= tail.sealed:
-        return chunk_at(txn, objects, salt, timeline, seq)
+        return chunk_at(txn, objects, salt, timeline, seq, keep=wanted <= limits.WALK_KEPT_EVENTS)
     wanted = min(wanted, limits.TAIL_BATCH_EVENTS)
     first = max(tail.sealed + 1, seq - wanted + 1) if reverse else seq
     last = seq if reverse else min(tail.last, seq + wanted - 1)
@@ -96,8 +96,11 @@ def chunk_row(txn: ReadTxn, timeline: int, seq: int) -> tuple[int, rows.Chunk]:
     raise Corrupt(f"no chunk of timeline {timeline} holds seq {seq}", timeline=timeline, seq=seq)
 
 
-def chunk_at(txn: ReadTxn, objects: Objects, salt: bytes, timeline: int, seq: int) -> SealedRun:
-    """Return the chunk that holds a sealed `seq`, its object's digest checked; raises Corrupt naming the object."""
+def chunk_at(txn: ReadTxn, objects: Objects, salt: bytes, timeline: int, seq: int, *, keep: bool = True) -> SealedRun:
+    """Return the chunk that holds a sealed `seq`, its object's digest checked; raises Corrupt naming the object.
+
+    It stays in the cache if it is there already or `keep` says so.
+    """
     last, row = chunk_row(txn, timeline, seq)
 
     def load() -> tuple[SealedRun, int]:
@@ -109,7 +112,8 @@ def chunk_at(txn: ReadTxn, objects: Objects, salt: bytes, timeline: int, seq: in
         return run, run.size_in_memory()
 
     # The number alone could mean another chunk: one read inside a write transaction that was then given up.
-    run: SealedRun = objects.cache.get((row.object, row.offset, row.last_id), load)
+    key = (row.object, row.offset, row.last_id)
+    run: SealedRun = objects.cache.get(key, load) if keep else objects.cache.find(key) or load()[0]
     if (run.first, run.last, run.parent, run.head.last_id) != (row.first, last, row.parent, row.last_id):
         raise Corrupt(f"object {row.object} is not the chunk its row says", object=row.object)
     return run

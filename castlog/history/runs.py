@@ -37,6 +37,10 @@ class Run(ABC):
     def pieces(self, index: int) -> list[bytes]:
         """Return the digests of the pieces a payload was cut into."""
 
+    def raws(self) -> list[bytes | None]:
+        """Return all payloads' bytes, with None for those that do not lie whole in the run."""
+        return [None if record.stored else self.inline(index) for index, record in enumerate(self.records)]
+
     def payloads(self, fetch: Fetch) -> list[Any]:
         """Return all payloads decoded."""
         return [codec.decode(raw) if (raw := self.raw(i, fetch)) else None for i in range(len(self.records))]
@@ -95,6 +99,14 @@ class SealedRun(Run):
             self._starts = chunk.slots(self.records)
         start = self._starts[index]
         return self._body[start : start + self.records[index].size]
+
+    def raws(self) -> list[bytes | None]:
+        """Return slices of the payload section, cut in one loop: asked for singly they cost three times as much."""
+        body = self._body
+        return [
+            body[start : start + record.size] if record.stored is None else None
+            for start, record in zip(chunk.slots(self.records), self.records, strict=True)
+        ]
 
     def pieces(self, index: int) -> list[bytes]:
         """Return the digests a recipe points at in the chunk's table."""
@@ -173,17 +185,21 @@ class Page:
     one payload of the run cannot be had, the others still are, singly.
     """
 
-    __slots__ = ("_bulk", "_fetch", "decoded", "run")
+    __slots__ = ("_bulk", "_fetch", "_raws", "decoded", "run")
 
     def __init__(self, run: Run, fetch: Fetch, *, bulk: bool) -> None:
         self.run = run
         self._fetch = fetch
         self._bulk = bulk
+        self._raws: list[bytes | None] | None = None
         self.decoded: list[Any] | None = None
 
     def raw(self, index: int) -> bytes:
         """Return the stored payload bytes of the event at `index`."""
-        return self.run.raw(index, self._fetch)
+        if self._bulk and self._raws is None:
+            self._raws = self.run.raws()
+        data = None if self._raws is None else self._raws[index]
+        return self.run.raw(index, self._fetch) if data is None else data
 
     def payload(self, index: int) -> Any:
         """Return the decoded payload of the event at `index`."""

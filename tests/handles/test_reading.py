@@ -128,6 +128,16 @@ def test_a_read_beside_the_last_one_follows_the_chunk_row(main, filled, store) -
         main.read(2)
 
 
+def test_a_long_walk_does_not_push_out_what_others_read(main, filled, store, monkeypatch) -> None:
+    """Chunks of a walk over more events than the cache is for are not kept; those of a short one are."""
+    monkeypatch.setattr("castlog.limits.WALK_KEPT_EVENTS", 0)
+    assert list(main.events()) == filled
+    assert store._core.objects.cache._entries == {}
+    monkeypatch.setattr("castlog.limits.WALK_KEPT_EVENTS", 23)
+    assert list(main.events()) == filled
+    assert store._core.objects.cache._entries != {}
+
+
 def test_an_empty_branch_has_no_events(main) -> None:
     """Nothing to read, in any direction, and no event 0 or 1."""
     assert list(main.events()) == list(main.events(reverse=True)) == []
