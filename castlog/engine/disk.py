@@ -362,7 +362,7 @@ class _ReadTxn(_View):
 class _WriteTxn(_View):
     """The write transaction: bound to its thread, because LMDB hangs when another one touches it."""
 
-    __slots__ = ("full", "number", "touched")
+    __slots__ = ("ended", "full", "number", "touched")
 
     def __init__(self, path: Path, raw: lmdb.Transaction[bytes] | None = None) -> None:
         self.thread = _get_ident()
@@ -371,6 +371,7 @@ class _WriteTxn(_View):
         self._why = None
         self.number = 0
         self.touched = 0
+        self.ended = False
         # The map is full: whatever comes of this attempt, the change must run again.
         self.full = False
 
@@ -490,8 +491,9 @@ class _Shared:
 
     def update(self, change: Callable[[WriteTxn], T], timeout: float) -> T:
         """Run `change` and commit. The caller holds the write lock."""
-        if self._begun is not None and self._begun.thread == _get_ident():
-            self._end(self._begun)  # Does nothing, unless interrupts kept it from ending.
+        begun = self._begun
+        if begun is not None and not begun.ended and begun.thread == _get_ident():
+            self._end(begun)  # Interrupts kept it from ending.
         while True:
             if not self.in_place():
                 self._follow_under_lock(timeout)
@@ -503,7 +505,8 @@ class _Shared:
                 if not txn.full:
                     raise
             finally:
-                self._end(txn)  # Does nothing, unless an interrupt came while the first was at it.
+                if not txn.ended:
+                    self._end(txn)  # An interrupt came while the first was at it.
             if not txn.full:
                 break
             self._grow()
@@ -530,6 +533,7 @@ class _Shared:
                     raw.commit()
                 except lmdb.Error as error:
                     self._not_committed(txn, number, error)
+                txn.raw = None
             return result
         finally:
             self._end(txn)
@@ -539,6 +543,7 @@ class _Shared:
         if txn.raw is not None:
             txn.abort()
         self.gate.leave(txn)
+        txn.ended = True
 
     def _begin_again(self, txn: _WriteTxn, error: lmdb.Error) -> lmdb.Transaction[bytes]:
         while True:

@@ -7,7 +7,6 @@ call left that is no longer there is cleared away by the thread's next.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -45,31 +44,33 @@ class Turn:
 
         A thread whose turn it is must not ask again. `give_back` must bear to be called without a `take` and twice.
         """
-        self._clear(give_back)
-        self._calls[_get_ident()] = sys._getframe()
+        me = _get_ident()
+        if me in self._calls:
+            self._clear(me, give_back)
+        self._calls[me] = sys._getframe()
         try:
             try:
                 take()
                 return work()
             finally:
-                self._clear(give_back)
+                self._clear(me, give_back)
         finally:
-            self._clear(give_back)  # Does nothing, unless an interrupt came while the first was at it.
+            if me in self._calls:  # An interrupt came while the first was at it.
+                self._clear(me, give_back)
 
     def wait(self, seconds: float) -> bool:
         """Wait for the turn; return whether it came in time."""
-        return self._queue.acquire(blocking=False) or self._queue.acquire(timeout=bounded(seconds))
+        return self._queue.acquire(False) or self._queue.acquire(timeout=bounded(seconds))
 
-    def _clear(self, give_back: Callable[[], None]) -> None:
+    def _clear(self, me: int, give_back: Callable[[], None]) -> None:
         """End this thread's call. Its entry goes last, so that an interrupted clearing is done again."""
-        me = _get_ident()
-        if me not in self._calls:
-            return
-        if self._queue.acquire(blocking=False):  # It is this thread's turn, or nobody's.
+        if self._queue.acquire(False):  # It is this thread's turn, or nobody's.
             give_back()
-            with contextlib.suppress(RuntimeError):
+            try:
                 while True:
                     self._queue.release()
+            except RuntimeError:  # Given back as often as it was had; `suppress` would cost more than all this.
+                pass
         del self._calls[me]
 
 

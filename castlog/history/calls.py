@@ -41,6 +41,8 @@ def apply(in_flight: InFlight, seq: int, record: Record) -> None:
 
 def changes(seq: int, record: Record) -> list[tuple[str, int | None]]:
     """Return what an event does to calls: each of its ids with the seq it is open from, or None if it is closed."""
+    if not record.call_ids:
+        return []
     if record.type in OPENING:
         return [(call_id, seq) for call_id in record.call_ids]
     if record.type in CLOSING:

@@ -191,25 +191,33 @@ def extend_timeline(txn: WriteTxn, at: State, outcome: Outcome) -> tuple[int, ro
 def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: int, size: int, now: int) -> State:
     """Write what follows from new events: tail, keys, calls in flight, and the reference last; return the state."""
     last = outcome.new[-1]
-    session = at.ref.session
+    ref, session = at.ref, at.ref.session
     tail = rows.Tail(last.seq, last.tail.id, sealed, size)
     tables.put(txn, rows.TAILS, tail, timeline)
+    payloads, active = 0, outcome.new[0].tail.record.ts
     for entry in outcome.new:
         record = entry.tail.record
+        payloads += record.size
+        active = max(active, record.ts)
         if record.key is not None:
             tables.put(txn, rows.KEYS, rows.Seq(entry.seq), session, rows.key_digest(record.key), timeline)
-    calls.write(txn, rows.IN_FLIGHT, timeline, outcome.before | outcome.changes, fresh=not at.goes_on)
-    ref = at.ref
-    active = max(entry.tail.record.ts for entry in outcome.new)
-    moved = msgspec.structs.replace(
-        ref,
-        timeline=timeline,
-        seq=last.seq,
-        id=last.tail.id,
-        events=ref.events + len(outcome.new),
-        size=ref.size + sum(entry.tail.record.size for entry in outcome.new),
-        active=max(ref.active, active) if ref.events else active,
-        appended=now,
+    if outcome.before or outcome.changes:
+        calls.write(txn, rows.IN_FLIGHT, timeline, outcome.before | outcome.changes, fresh=not at.goes_on)
+    moved = rows.Ref(
+        session,
+        ref.name,
+        timeline,
+        last.seq,
+        last.tail.id,
+        ref.created,
+        ref.operation,
+        ref.start,
+        ref.note,
+        ref.deleted,
+        ref.events + len(outcome.new),
+        ref.size + payloads,
+        max(ref.active, active) if ref.events else active,
+        now,
     )
     tables.put(txn, rows.REFS, moved, at.branch)
     return State(at.branch, moved, at.session, tail, last.tail.id)
