@@ -224,7 +224,7 @@ class Core:
             if needed.pieces:
                 self._write_pieces(txn, packs, needed, at)
             if good:
-                after = sealing.commit_batch(txn, self.objects, at, outcome, good[2], good[3], now)
+                after = sealing.commit_batch(txn, self.objects, at, outcome, good[2], now)
             else:
                 after = writer.commit(txn, at, outcome, now)
             self._states.keep(txn, after)
@@ -236,7 +236,7 @@ class Core:
 
     def _plan(
         self, branch: int, ready: Sequence[Ready], expect: int | bytes | None
-    ) -> tuple[bool, tuple[State, Outcome, sealing.Seal, list[writer.Entry]] | None]:
+    ) -> tuple[bool, tuple[State, Outcome, sealing.Seal] | None]:
         """Return whether a record must not be left open, and the chunks of a batch that fills some, on what it rests.
 
         Only while the branch is still at that state may they be written.
@@ -254,7 +254,7 @@ class Core:
             batch = None
             if planned.new:
                 batch = sealing.prepare_batch(txn, self.objects, before, planned, whole=too_long)
-        return too_long, None if batch is None else (before, planned, *batch)
+        return too_long, None if batch is None else (before, planned, batch)
 
     def _write_pieces(self, txn: WriteTxn, packs: list[pieces.Pack], needed: Needed, at: State) -> None:
         """Write the pieces of an append; raises _Restage when others that it needs have gone meanwhile."""

@@ -7,6 +7,7 @@ chunk never passes through the open chunk at all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -59,7 +60,7 @@ def due(tail: rows.Tail) -> bool:
 def prepare(
     txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int, *, whole: bool = False
 ) -> Seal | None:
-    """Return chunks for the full part of a timeline's open chunk (`whole`: for all of it), or None when there is none.
+    """Return chunks for a timeline's open chunk when it is full (`whole`: whatever it holds), or None.
 
     None also when something there cannot be verified: it stays as it is, and the append that led here has succeeded.
     """
@@ -71,18 +72,14 @@ def prepare(
     except Corrupt:
         return None
     row = timelines.read(txn, timeline)
-    entries = [Entry(seq, item) for seq, item in enumerate(records, tail.sealed + 1)]
-    seal = _seal(objects.secret, row.session, timeline, tail.sealed, base, entries, whole=whole)
-    return seal if seal.chunks else None
+    entries = _entries(records, tail.sealed + 1)
+    return _seal(objects.secret, row.session, timeline, tail.sealed, base, entries)
 
 
-def prepare_batch(
-    txn: ReadTxn, objects: Objects, at: State, outcome: Outcome, *, whole: bool = False
-) -> tuple[Seal, list[Entry]] | None:
-    """Return chunks for what is open on a branch together with a batch of new events, and the entries left over.
+def prepare_batch(txn: ReadTxn, objects: Objects, at: State, outcome: Outcome, *, whole: bool = False) -> Seal | None:
+    """Return chunks for what is open on a branch together with a batch of new events.
 
-    None when the two together do not fill a chunk, or what is open cannot be verified. With `whole` nothing is left
-    over, however little it is.
+    None when the two together do not fill a chunk, unless `whole` asks for it, or what is open cannot be verified.
     """
     if at.goes_on:
         assert at.tail is not None
@@ -98,12 +95,8 @@ def prepare_batch(
     size = open_size + sum(entry.size for entry in outcome.new)
     if not whole and size < limits.SEAL_BYTES and len(older) + len(outcome.new) < limits.SEAL_EVENTS:
         return None
-    entries = [Entry(seq, item) for seq, item in enumerate(older, sealed + 1)] + outcome.new
-    seal = _seal(objects.secret, at.ref.session, timeline, sealed, base, entries, whole=whole)
-    if not seal.chunks:
-        return None
-    kept_from = seal.chunks[-1].last + 1
-    return seal, [entry for entry in entries if entry.seq >= kept_from]
+    entries = _entries(older, sealed + 1) + outcome.new
+    return _seal(objects.secret, at.ref.session, timeline, sealed, base, entries)
 
 
 def apply(txn: WriteTxn, objects: Objects, seal: Seal) -> None:
@@ -126,16 +119,11 @@ def write_chunks(txn: WriteTxn, objects: Objects, seal: Seal, timeline: int) -> 
             txn.delete(rows.record_key(timeline, seq))
 
 
-def commit_batch(
-    txn: WriteTxn, objects: Objects, at: State, outcome: Outcome, seal: Seal, kept: Sequence[Entry], now: int
-) -> State:
+def commit_batch(txn: WriteTxn, objects: Objects, at: State, outcome: Outcome, seal: Seal, now: int) -> State:
     """Write a batch that was sealed before it was ever open; return the state it leaves."""
     timeline, _ = writer.extend_timeline(txn, at, outcome)
     write_chunks(txn, objects, seal, timeline)
-    for entry in kept:
-        writer.put_record(txn, timeline, entry)
-    size = sum(entry.size for entry in kept)
-    return writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, size, now)
+    return writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, 0, now)
 
 
 def _open_part(
@@ -159,11 +147,9 @@ def _seal(
     sealed: int,
     base: Before,
     entries: Sequence[Entry],
-    *,
-    whole: bool = False,
 ) -> Seal:
     chunks = []
-    for group in _groups(entries, whole):
+    for group in _groups(entries):
         in_flight = calls.fold(base.calls, group[0].seq, (entry.tail.record for entry in group))
         unlisted = base.unlisted + len(group)
         if len(in_flight) <= max(limits.CALLS_LISTED_MAX, unlisted):
@@ -173,17 +159,23 @@ def _seal(
     return Seal(timeline, sealed, tuple(chunks))
 
 
-def _groups(entries: Sequence[Entry], whole: bool) -> Iterator[list[Entry]]:
-    """Cut entries into chunks' worth; what is left at the end and fills none is yielded only with `whole`."""
+def _entries(records: Sequence[TailRecord], first: int) -> list[Entry]:
+    return [Entry(seq, record, writer.size_of(record)) for seq, record in enumerate(records, first)]
+
+
+def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Cut entries into chunks of about equal weight, as near to a full one as that allows."""
+    total = sum(entry.size for entry in entries)
+    count = max(round(total / limits.SEAL_BYTES), math.ceil(len(entries) / limits.SEAL_EVENTS), 1)
     group: list[Entry] = []
-    size = 0
+    taken, cuts = 0, 1
     for entry in entries:
         group.append(entry)
-        size += entry.size
-        if size >= limits.SEAL_BYTES or len(group) >= limits.SEAL_EVENTS:
+        taken += entry.size
+        if taken * count >= total * cuts or len(group) >= limits.SEAL_EVENTS:
             yield group
-            group, size = [], 0
-    if group and whole:
+            group, cuts = [], taken * count // total + 1
+    if group:
         yield group
 
 

@@ -42,13 +42,9 @@ class Entry(msgspec.Struct, frozen=True):
 
     seq: int
     tail: TailRecord
+    size: int  # what it counts in an open chunk
     commitment: bytes = b""
     payload: bytes = b""
-
-    @property
-    def size(self) -> int:
-        """Roughly the bytes it adds to an open chunk."""
-        return len(self.tail.payload) + 32 * len(self.tail.pieces) + 100
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -63,6 +59,11 @@ class Outcome(msgspec.Struct, frozen=True):
     new: list[Entry]
     before: InFlight
     changes: dict[str, int | None]
+
+
+def size_of(tail: TailRecord) -> int:
+    """Return what an event counts in an open chunk: roughly the bytes it adds."""
+    return len(tail.payload) + 32 * len(tail.pieces) + 100
 
 
 def state(txn: ReadTxn, objects: Objects, branch: int) -> State:
@@ -243,7 +244,8 @@ def _entry(seq: int, parent: bytes, draft: Ready) -> Entry:
         stored,
     )
     event_id = identity.event_id(parent, header(seq, record), draft.commitment)
-    return Entry(seq, TailRecord(parent, event_id, record, payload, table), draft.commitment, draft.payload)
+    tail = TailRecord(parent, event_id, record, payload, table)
+    return Entry(seq, tail, size_of(tail), draft.commitment, draft.payload)
 
 
 def _check_expected(at: State, expect: int | bytes) -> None:

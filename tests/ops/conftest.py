@@ -223,7 +223,8 @@ def fill(store: castlog.Store) -> Kept:
             main.append("model_request", text(number), call_id=f"request-{number}")
         main.append("tool_result", {"ok": True, "output": "x" * 40 * number}, call_id=f"call-{number}")
     inner = main.fork("inner", at=7)  # inside a sealed chunk
-    inner.extend([("note", {"inner": number}) for number in range(6)])
+    inner.extend([("note", {"inner": number}) for number in range(5)])
+    inner.append("note", {"inner": 5})
     inner.append("model_request", text(100), call_id="other")
     leaf = inner.fork("leaf", at=9)
     leaf.append("note", {"leaf": 1}, key="leaf")

@@ -18,7 +18,7 @@ from castlog.format import identity, rows
 from castlog.format.chunk import EMPTY_SLOT, ChunkHeader
 from castlog.format.record import PIECES, TOMBSTONE, Record, Stored, TailRecord, encode_tail
 from castlog.history import pieces, reader, sessions
-from castlog.history.writer import Entry
+from castlog.history.writer import size_of
 
 SMALL = b'{"text":"[redacted]"}'
 LARGE = json.dumps({"lines": [f"line {n} of what remains" for n in range(100)]}).encode()
@@ -229,7 +229,7 @@ def _redact_open(kept, timeline: int, seq: int, remains: bytes) -> None:
     kept.put(key, rows.guard(key, encode_tail(new)))
     tail_key = rows.TAILS.key(timeline)
     tail = kept.look(lambda txn: rows.TAILS.decode(tail_key, txn.get(tail_key)))
-    kept.rewrite(rows.TAILS, tail_key, size=tail.size - Entry(seq, old).size + Entry(seq, new).size)
+    kept.rewrite(rows.TAILS, tail_key, size=tail.size - size_of(old) + size_of(new))
 
 
 def _redacted_chunk(

@@ -7,7 +7,7 @@ from castlog.format import rows
 from castlog.format.record import TailRecord
 from castlog.history import calls, reader
 from castlog.history.runs import OpenRun, Run
-from castlog.history.writer import Entry
+from castlog.history.writer import size_of
 from castlog.ops.verify.chain import Chain
 from castlog.ops.verify.chunks import check_beyond
 from castlog.ops.verify.inspection import DAMAGE, Inspection
@@ -29,7 +29,7 @@ def check_open(inspection: Inspection, txn: ReadTxn, chain: Chain, tail: rows.Ta
             _miss(txn, chain, seq - 1)
         item = _check_record(txn, chain, seq, key, value)
         if item is not None:
-            size += Entry(seq, item[0]).size
+            size += size_of(item[0])
             if inspection.deep:
                 runs.append(item[1])
     if chain.seq < tail.last:
