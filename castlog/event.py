@@ -6,11 +6,8 @@ one or the other, and both cost more than everything else about an event togethe
 
 from __future__ import annotations
 
-import base64
-import mimetypes
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr
 
 from castlog.errors import Unavailable
-from castlog.format import codec, ids, line
+from castlog.format import codec, ids
 
 
 class Source(Protocol):
@@ -122,6 +119,8 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def to_json(self) -> str:
         """Return the event as one line of JSON without its line end, the form `export` and `cat` write."""
+        from castlog.format import line  # most programs never write one
+
         return line.encode(
             session_id=self.session_id,
             branch=self.branch,
@@ -262,7 +261,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 def attachment(path: str | os.PathLike[str]) -> Mapping[str, str]:
     """Return a file's content as the JSON value in which binary data travels."""
-    path = Path(path)
-    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    import base64
+    import mimetypes
+
+    media_type = mimetypes.guess_type(os.path.basename(path))[0] or "application/octet-stream"
+    with open(path, "rb") as file:
+        data = base64.b64encode(file.read()).decode("ascii")
     return {"type": "base64", "media_type": media_type, "data": data}

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyfastcdc import FastCDC
 
 from castlog import limits
 from castlog.engine.base import ReadTxn, WriteTxn
@@ -20,6 +20,9 @@ from castlog.format import objects as fmt
 from castlog.format import rows
 from castlog.history import tables
 from castlog.history.objects import Objects
+
+if TYPE_CHECKING:
+    from pyfastcdc import FastCDC
 
 Cut = Sequence[tuple[bytes, bytes]]
 """A payload's pieces in order as (digest, bytes)."""
@@ -95,6 +98,8 @@ def _cutter() -> FastCDC:
     try:
         cutter: FastCDC = _own.cutter
     except AttributeError:
+        from pyfastcdc import FastCDC  # only those who cut need it, and it takes 2 ms
+
         cutter = _own.cutter = FastCDC(
             avg_size=limits.PIECE_BYTES_MEAN,
             min_size=limits.PIECE_BYTES_MIN,
