@@ -1,98 +1,105 @@
-"""append_sync, append_batch, append_threads: what it costs to make events durable."""
+"""append_sync, append_batch, append_large: what it costs one caller to make events durable."""
 
 from __future__ import annotations
 
 import itertools
-import threading
-import time
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import castlog
-from benchmarks.figures import Row, Work, in_turn, medians
-from benchmarks.peers import PEERS
-from benchmarks.workload import plain
+from benchmarks import figures
+from benchmarks.bars import BARS
+from benchmarks.figures import MICROSECONDS, Figure, Work
+from benchmarks.peers import PLAIN, open_peers
+from benchmarks.peers.base import Peer, encode
+from benchmarks.peers.own import Castlog
+from benchmarks.peers.plain import RawLmdb
+from benchmarks.run import Run
+from benchmarks.workload import Event, plain, quadratic
 
-THREADS = 16
+BATCH = 100
+LARGE_TURN = 80  # At turn 95 of the quadratic session a request has 300 KB.
 
 
-def sync(folder: Path, *, quick: bool) -> list[Row]:
-    """One event a commit: castlog and each peer in turn, on the same events."""
-    return _in_batches(folder, 1, 200 if quick else 2_000)
+def sync(run: Run) -> Iterator[Figure]:
+    """One event a commit."""
+    times = _in_batches(run, 1, run.times(150, 1_500))
+    bars = {"lmdb": BARS["append_sync"]}
+    yield from figures.against_all("append_sync", "one event a commit", times, MICROSECONDS, bars=bars)
 
 
-def batch(folder: Path, *, quick: bool) -> list[Row]:
+def batch(run: Run) -> Iterator[Figure]:
     """100 events a commit."""
-    return _in_batches(folder, 100, 20 if quick else 200)
+    times = _in_batches(run, BATCH, run.times(20, 150))
+    bars = {"lmdb": BARS["append_batch_lmdb"], "sqlite": BARS["append_batch_sqlite"]}
+    yield from figures.against_all("append_batch", f"{BATCH} events a commit", times, figures.rate(BATCH), bars=bars)
 
 
-def _in_batches(folder: Path, size: int, rounds: int) -> list[Row]:
-    with castlog.open(folder / "castlog") as store:
-        branch = store.create_session("benchmark").branch("main")
-        peers = {name: make(folder) for name, make in PEERS.items()}
-        events = plain(size * rounds)
-        works: dict[str, list[Work]] = {"castlog": [], **{name: [] for name in peers}}
-        for _ in range(rounds):
-            part = list(itertools.islice(events, size))
-            works["castlog"].append(lambda part=part: branch.extend(part))  # type: ignore[misc]
-            for name, peer in peers.items():
-                works[name].append(lambda peer=peer, part=part: peer.append(part))  # type: ignore[misc]
-        found = medians(in_turn(works))
-        for peer in peers.values():
+def large(run: Run) -> Iterator[Figure]:
+    """A request of 300 KB that repeats the history, and a raw LMDB put of it.
+
+    The peers encode it as castlog does; "bytes at hand" leaves that out on both sides. What else a turn holds is
+    appended between the measurements.
+    """
+    turns = _turns(quadratic(LARGE_TURN + run.times(20, 40)))
+    with open_peers(run.folder, [name for name in run.peers if name in PLAIN]) as peers:
+        raw, own = RawLmdb(run.place("raw-lmdb")), Castlog(run.place("raw-castlog"))
+        for turn in turns[:LARGE_TURN]:
+            for peer in (*peers.values(), raw, own):
+                peer.append(turn)
+        late = turns[LARGE_TURN:]
+        works = {name: _requests(late, peer, partial(_append, peer)) for name, peer in peers.items()}
+        works["castlog, bytes at hand"] = _requests(late, own, partial(_append_bytes, own))
+        works["lmdb, bytes at hand"] = _requests(late, raw, partial(_put_bytes, raw))
+        times = figures.in_turn(works, run.tell)
+        for peer in (raw, own):
             peer.close()
-    return [
-        {
-            "store": name,
-            "us a commit": round(value, 1),
-            "events/s": round(size / value * 1e6),
-            "rate of castlog's": round(found["castlog"] / value, 2),
+    smallest, largest = (len(encode(turn[1].payload)) // 1000 for turn in (late[0], late[-1]))
+    case = f"requests of {smallest} to {largest} KB"
+    bare = {name: times.pop(name) for name in list(times) if name not in peers}
+    bars = {"lmdb": BARS["append_large"]}
+    yield from figures.against_all("append_large", case, times, MICROSECONDS, bars=bars, sense="time")
+    yield from figures.against_all(
+        "append_large", case, bare, MICROSECONDS, sense="time", mine="castlog, bytes at hand"
+    )
+
+
+def _in_batches(run: Run, size: int, rounds: int) -> figures.Times:
+    """Append the same batches to all; a peer that rewrites its history each time gets as many as it can take."""
+    events = plain(size * rounds)
+    parts = [list(itertools.islice(events, size)) for _ in range(rounds)]
+    with open_peers(run.folder, run.peers) as peers:
+        works = {
+            name: [partial(peer.append, part) for part in parts[: peer.appends_max]] for name, peer in peers.items()
         }
-        for name, value in found.items()
-    ]
+        return figures.in_turn(works, run.tell)
 
 
-def threads(folder: Path, *, quick: bool) -> list[Row]:
-    """16 threads, each with its own branch and one event a commit, against raw LMDB in one thread."""
-    each = 30 if quick else 200
-    events = list(plain(each))
-    rows: list[Row] = []
-    with castlog.open(folder / "castlog") as store:
-        session = store.create_session("threads")
-        branches = [session.branch("main"), *session.branch("main").fork_many(THREADS - 1)]
-        seconds = _all_at_once([lambda b=b: [b.extend([event]) for event in events] for b in branches])  # type: ignore[misc]
-        rows.append({"store": "castlog, 16 threads", "events/s": round(THREADS * each / seconds)})
-    raw = PEERS["lmdb"](folder)
-    seconds = _all_at_once([lambda: [raw.append([event]) for event in events * 4]])
-    raw.close()
-    rows.append({"store": "lmdb, 1 thread", "events/s": round(4 * each / seconds)})
-    files = []
-    for number in range(THREADS):
-        (folder / str(number)).mkdir()
-        files.append(PEERS["jsonl"](folder / str(number)))
-    seconds = _all_at_once([lambda f=f: [f.append([event]) for event in events] for f in files])  # type: ignore[misc]
-    for file in files:
-        file.close()
-    rows.append({"store": "jsonl, a file a thread", "events/s": round(THREADS * each / seconds)})
-    first = rows[0]["events/s"]
-    assert isinstance(first, int)
-    for row in rows:
-        rate = row["events/s"]
-        assert isinstance(rate, int)
-        row["castlog / this"] = round(first / rate, 2)
-    return rows
+def _turns(events: Iterable[Event]) -> list[list[Event]]:
+    """Divide a quadratic session into its turns: what was said, the request, and what came of it."""
+    turns: list[list[Event]] = []
+    for event in events:
+        if event.type == "user_message":
+            turns.append([])
+        turns[-1].append(event)
+    return turns
 
 
-def _all_at_once(works: list[Work]) -> float:
-    ready = threading.Barrier(len(works) + 1)
+def _requests(turns: Sequence[list[Event]], peer: Peer, request: Callable[[Event], Work]) -> Iterator[Work]:
+    """Yield the appends of the requests; the rest of each turn is appended in between."""
+    for said, asked, *rest in turns:
+        peer.append([said])
+        yield request(asked)
+        peer.append(rest)
 
-    def run(work: Work) -> None:
-        ready.wait()
-        work()
 
-    workers = [threading.Thread(target=run, args=(work,)) for work in works]
-    for worker in workers:
-        worker.start()
-    ready.wait()
-    start = time.perf_counter()
-    for worker in workers:
-        worker.join()
-    return time.perf_counter() - start
+def _append(peer: Peer, event: Event) -> Work:
+    return partial(peer.append, [event])
+
+
+def _append_bytes(peer: Castlog, event: Event) -> Work:
+    return partial(peer.append, [castlog.Draft(event.type, castlog.Raw(encode(event.payload)), event.call_id)])
+
+
+def _put_bytes(peer: RawLmdb, event: Event) -> Work:
+    return partial(peer.put, [encode(event.payload)])

@@ -2,88 +2,110 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import castlog
-from benchmarks.figures import Row, medians, seconds
-from benchmarks.peers import PEERS
+from benchmarks import figures
+from benchmarks.figures import MILLISECONDS, Figure, Work
+from benchmarks.peers import maker, open_peers
+from benchmarks.peers.base import Peer, can
+from benchmarks.peers.own import Castlog
+from benchmarks.run import Run
 from benchmarks.workload import plain
 
-ROUNDS = 5
+DECODED, LEFT_RAW = "castlog, decoded", "castlog, raw"
+BURST = 20  # reads of one store before the next store's turn
+A_READ = figures.Unit("us", lambda seconds: seconds / BURST * 1e6)
+NEAR = range(41, 41 + BURST)  # events that lie in one chunk
 
 
-def replay(folder: Path, *, quick: bool) -> list[Row]:
+def replay(run: Run) -> Iterator[Figure]:
     """Read a long session from the start: payloads decoded, and payloads left raw."""
-    count = 10_000 if quick else 100_000
-    peers = {name: make(folder) for name, make in PEERS.items()}
-    with castlog.open(folder / "castlog") as store:
-        branch = store.create_session("benchmark").branch("main")
-        events = list(plain(count))
-        for start in range(0, count, 1_000):
-            part = events[start : start + 1_000]
-            branch.extend(part)
+    count = run.size(10_000, 100_000)
+    grows = [name for name in run.peers if maker(name).appends_max is not None]
+    for name in grows:
+        yield figures.left_out("replay", name, "each append writes the whole history again")
+    with _filled(run, count, [name for name in run.peers if name not in grows]) as peers:
+        own = peers.pop("castlog")
+        assert isinstance(own, Castlog)
+        rounds = run.times(5, 9)
+        reads: dict[str, Work] = {DECODED: partial(_exhaust, own), LEFT_RAW: partial(_exhaust_raw, own)}
+        reads |= {name: partial(_exhaust, peer) for name, peer in peers.items()}
+        works = {name: itertools.repeat(read, rounds) for name, read in reads.items()}
+        times = figures.in_turn(works, run.tell)
+    case, unit = f"{count:,} events", figures.rate(count)
+    yield from figures.values("replay", case, times, unit)
+    for name in peers:
+        key = f"replay_{name}"
+        yield figures.ratio("replay", case, (DECODED, name), times, unit, bar=run.bar(key))
+    if "jsonl" in times:
+        yield figures.ratio("replay", case, (LEFT_RAW, "jsonl"), times, unit, bar=run.bar("replay_raw"))
+
+
+def read_random(run: Run) -> Iterator[Figure]:
+    """Read single events of a long session: each from another chunk, and all from one."""
+    count = run.size(10_000, 100_000)
+    names = [name for name in run.peers if can_read(name)]
+    rounds = run.times(20, 100)
+    chance = random.Random(3)
+    far = [[chance.randrange(1, count) for _ in range(BURST)] for _ in range(rounds)]
+    near = [list(NEAR)] * rounds
+    with _filled(run, count, names) as peers:
+        for case, key, bursts in (("another chunk", "read_far", far), ("same chunk", "read_near", near)):
+            works = {name: [partial(_read, peer, seqs) for seqs in bursts] for name, peer in peers.items()}
+            for name, found in figures.in_turn(works, run.tell).items():
+                bar = run.bar(key) if name == "castlog" else None
+                yield figures.value("read_random", case, name, found, A_READ, bar)
+
+
+def list_sessions(run: Run) -> Iterator[Figure]:
+    """List the newest 50 of many sessions, and all of them."""
+    count = run.size(1_000, 10_000)
+    with castlog.open(run.folder / "castlog") as store:
+        for number in range(count):
+            run.tell(f"make session {number:,}")
+            store.create_session(f"session {number}", labels={"team": "web"}).branch("main").append("note", {})
+        listings = {"castlog, all": None, "castlog, the newest 50": 50}
+        rounds = run.times(8, 20)
+        works = {n: itertools.repeat(partial(store.sessions, limit=m), rounds) for n, m in listings.items()}
+        times = figures.in_turn(works, run.tell)
+    for name, found in times.items():
+        bar = run.bar("list_sessions", full_only=True) if listings[name] is None else None
+        yield figures.value("list_sessions", f"{count:,} sessions", name, found, MILLISECONDS, bar)
+
+
+def can_read(name: str) -> bool:
+    """Return whether a peer reads an event by its number."""
+    return can(maker(name), "read")
+
+
+@contextmanager
+def _filled(run: Run, count: int, names: Sequence[str]) -> Iterator[dict[str, Peer]]:
+    """Open castlog and peers that hold the same events."""
+    events = plain(count)
+    with open_peers(run.folder, names) as peers:
+        for done in range(0, count, 1_000):
+            run.tell(f"write event {done:,}")
+            part = list(itertools.islice(events, 1_000))
             for peer in peers.values():
                 peer.append(part)
-        works: dict[str, Callable[[], Any]] = {
-            "castlog, decoded": lambda: [None for event in branch.events() if event.payload is None],
-            "castlog, raw": lambda: [None for event in branch.events() if event.raw is None],
-        }
-        for name, peer in peers.items():
-            works[name] = lambda peer=peer: [None for payload in peer.replay() if payload is None]  # type: ignore[misc]
-        times: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(ROUNDS):
-            for name, work in works.items():
-                times[name].append(seconds(work))
-    for peer in peers.values():
-        peer.close()
-    found = medians(times)
-    return [
-        {
-            "read": name,
-            "ms": round(value / 1e3),
-            "events/s": round(count / value * 1e6),
-            "castlog decoded / this": round(value / found["castlog, decoded"], 2),
-            "castlog raw / this": round(value / found["castlog, raw"], 2),
-        }
-        for name, value in found.items()
-    ]
+        yield dict(peers)
 
 
-def read_random(folder: Path, *, quick: bool) -> list[Row]:
-    """Read single events of a long session: each from another chunk, and all from one."""
-    count = 10_000 if quick else 100_000
-    with castlog.open(folder / "castlog") as store:
-        branch = store.create_session("benchmark").branch("main")
-        events = list(plain(count))
-        for start in range(0, count, 1_000):
-            branch.extend(events[start : start + 1_000])
-        chance = random.Random(3)
-        far = [chance.randrange(1, count) for _ in range(1_000)]
-        found = medians(
-            {
-                "another chunk": [seconds(lambda seq=seq: branch.read(seq).payload) for seq in far],  # type: ignore[misc]
-                "same chunk": [seconds(lambda seq=seq: branch.read(seq).payload) for seq in range(41, 61)] * 50,  # type: ignore[misc]
-            }
-        )
-    return [{"read": name, "us": round(value, 1)} for name, value in found.items()]
+def _read(peer: Peer, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        peer.read(number)
 
 
-def list_sessions(folder: Path, *, quick: bool) -> list[Row]:
-    """List the newest 50 of many sessions, and all of them."""
-    count = 1_000 if quick else 10_000
-    with castlog.open(folder / "castlog") as store:
-        for number in range(count):
-            store.create_session(f"session {number}", labels={"team": "web"}).branch("main").append("note", {})
-        rows: list[Row] = []
-        for name, limit in (("the newest 50", 50), ("all", None)):
-            times = []
-            for _ in range(7):
-                start = time.perf_counter()
-                found = store.sessions(limit=limit)
-                times.append(time.perf_counter() - start)
-            rows.append({"of": count, "listed": len(found), "what": name, "ms": round(sorted(times)[3] * 1e3, 1)})
-    return rows
+def _exhaust(peer: Peer) -> None:
+    for _ in peer.replay():
+        pass
+
+
+def _exhaust_raw(own: Castlog) -> None:
+    for event in own.branch.events():
+        _ = event.raw

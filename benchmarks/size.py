@@ -1,74 +1,162 @@
-"""size_plain, size_quadratic, import_corpus: what events take on disk, and how fast a folder comes in."""
+"""size_plain, size_quadratic, fork_many: what events take on the disk. Real files are measured."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import itertools
+from collections.abc import Iterator, Sequence
 
-import msgspec
 import zstandard
 
 import castlog
-from benchmarks.figures import Row
-from benchmarks.peers import PEERS
+from benchmarks import figures
+from benchmarks.figures import KILOBYTES, MEGABYTES, Figure
+from benchmarks.peers import maker, open_peers
+from benchmarks.peers.base import Peer, bytes_of, line
+from benchmarks.peers.own import Castlog
+from benchmarks.peers.plain import JsonLines, RawLmdb
+from benchmarks.run import Run
 from benchmarks.workload import Event, plain, quadratic
 
-
-def size_plain(folder: Path, *, quick: bool) -> list[Row]:
-    """The plain workload, as sealed."""
-    return _sizes(folder, list(plain(5_000 if quick else 20_000)))
+SEALED, COMPACTED, RAW = "castlog, as sealed", "castlog, compacted", "raw JSON Lines"
+OWN_EVENTS = 10  # of each fork
 
 
-def size_quadratic(folder: Path, *, quick: bool) -> list[Row]:
-    """The session whose requests repeat the history."""
-    return _sizes(folder, list(quadratic(60 if quick else 300)))
+def size_plain(run: Run) -> Iterator[Figure]:
+    """The plain workload, 100 events a commit."""
+    events = list(plain(run.size(5_000, 20_000)))
+    grows = [name for name in run.peers if maker(name).appends_max is not None]
+    for name in grows:
+        yield figures.left_out("size_plain", name, "each append writes the whole history again")
+    sizes = _sizes(run, events, [name for name in run.peers if name not in grows], 100)
+    case = f"{len(events):,} events"
+    yield from _table("size_plain", case, sizes, KILOBYTES)
+    if COMPACTED in sizes:
+        bar = run.bar("size_plain")
+        yield figures.ratio("size_plain", case, (COMPACTED, RAW), sizes, KILOBYTES, bar=bar, sense="size")
 
 
-def _sizes(folder: Path, events: list[Event]) -> list[Row]:
-    raw = b"".join(msgspec.json.encode((event.type, event.call_id, event.payload)) + b"\n" for event in events)
-    rows: list[Row] = []
-
-    def add(name: str, size: int) -> None:
-        rows.append({"held by": name, "KB": round(size / 1e3), "of raw": round(size / len(raw), 4)})
-
-    add("raw JSON Lines", len(raw))
-    add("zstd -3 of the whole", len(zstandard.ZstdCompressor(level=3).compress(raw)))
-    with castlog.open(folder / "castlog") as store:
-        branch = store.create_session("benchmark").branch("main")
-        for start in range(0, len(events), 100):
-            branch.extend(events[start : start + 100])
-        branch.seal()
-        add("castlog, as sealed", (folder / "castlog" / "data.mdb").stat().st_size)
-    for name in ("lmdb", "sqlite"):
-        peer = PEERS[name](folder)
-        for start in range(0, len(events), 100):
-            peer.append(events[start : start + 100])
-        peer.close()
-        path = folder / "lmdb" / "data.mdb" if name == "lmdb" else folder / "events.db"
-        add(name, path.stat().st_size)
-    return rows
+def size_quadratic(run: Run) -> Iterator[Figure]:
+    """The session whose every request repeats the history, one event a commit."""
+    turns = run.size(60, 300)
+    sizes = _sizes(run, list(quadratic(turns)), run.peers, 1)
+    compacted = sizes.pop(COMPACTED, None)
+    case = f"{turns} turns"
+    yield from _table("size_quadratic", case, sizes, MEGABYTES)
+    if compacted:
+        bar = run.bar("size_quadratic", full_only=True)
+        yield figures.value("size_quadratic", case, COMPACTED, compacted, MEGABYTES, bar)
 
 
-def import_folder(source: Path, folder: Path) -> list[Row]:
-    """A folder of transcripts: how long the first and the second import take, and what they take on disk."""
-    files = [path for path in source.rglob("*.jsonl") if path.is_file()]
-    raw = sum(path.stat().st_size for path in files)
-    alone = sum(len(zstandard.ZstdCompressor(level=3).compress(path.read_bytes())) for path in files)
-    rows: list[Row] = []
-    with castlog.open(folder / "castlog") as store:
-        for what in ("first", "again"):
-            start = time.perf_counter()
-            report = store.import_from(source)
-            passed = time.perf_counter() - start
-            stored = (folder / "castlog" / "data.mdb").stat().st_size
-            rows.append(
-                {
-                    "import": what,
-                    "files": len(files),
-                    "events added": report.added,
-                    "MB/s": round(raw / passed / 1e6, 1),
-                    "KB stored": round(stored / 1e3),
-                    "of sum of zstd -3": round(stored / max(alone, 1), 2),
-                }
-            )
-    return rows
+def fork_many(run: Run) -> Iterator[Figure]:
+    """Many forks of one session, each with ten events of its own: bytes a fork, and seconds for all of them."""
+    count, history = run.size(200, 1_000), run.size(2_000, 10_000)
+    case = f"{count:,} forks of {history:,} events"
+    base = list(plain(history))
+    own = plain(count * OWN_EVENTS, seed=11)
+    parts = [list(itertools.islice(own, OWN_EVENTS)) for _ in range(count)]
+    with open_peers(run.folder, ()) as peers:
+        castlog_peer = peers["castlog"]
+        assert isinstance(castlog_peer, Castlog)
+        yield from _castlog_forks(run, case, castlog_peer, base, parts)
+    yield from _peer_forks(run, case, base, parts)
+
+
+def compact(store: castlog.Store) -> bool:
+    """Compact the store; returns whether this castlog can."""
+    if not hasattr(store, "compact"):
+        return False
+    store.compact()
+    return True
+
+
+def not_yet(verb: str, case: str) -> Figure:
+    """Return the line that stands in for what compaction would give."""
+    return figures.left_out(verb, COMPACTED, "this castlog has no Store.compact; not there yet", case)
+
+
+def raw_bytes(events: Sequence[Event]) -> bytes:
+    """Return the events as JSON Lines."""
+    return b"".join(line(event) + b"\n" for event in events)
+
+
+def _sizes(run: Run, events: Sequence[Event], names: Sequence[str], batch: int) -> dict[str, list[float]]:
+    """Return what each store holds the same events in."""
+    raw = raw_bytes(events)
+    sizes: dict[str, list[float]] = {}
+    with open_peers(run.folder, names) as peers:
+        for name, peer in peers.items():
+            run.tell(name)
+            _append(peer, events, batch)
+            peer.finish()
+        own = peers["castlog"]
+        assert isinstance(own, Castlog)
+        sizes[SEALED] = [bytes_of(run.folder / "castlog")]
+        if compact(own.store):
+            sizes[COMPACTED] = [bytes_of(run.folder / "castlog")]
+    sizes[RAW] = [len(raw)]
+    sizes["zstd -3 of the whole"] = [len(zstandard.ZstdCompressor(level=3).compress(raw))]
+    for name in names:  # Closed by now, and their write-ahead logs are taken in.
+        sizes[f"{name}, packed" if name == "git" else name] = [bytes_of(run.folder / name)]
+    return sizes
+
+
+def _table(verb: str, case: str, sizes: dict[str, list[float]], unit: figures.Unit) -> Iterator[Figure]:
+    yield from figures.values(verb, case, sizes, unit)
+    if COMPACTED not in sizes and not hasattr(castlog.Store, "compact"):
+        yield not_yet(verb, case)
+    mine = COMPACTED if COMPACTED in sizes else SEALED
+    for name in sizes:
+        if name not in (SEALED, COMPACTED):
+            yield figures.ratio(verb, case, (mine, name), sizes, unit, sense="size")
+
+
+def _append(peer: Peer, events: Sequence[Event], batch: int) -> None:
+    for start in range(0, len(events), batch):
+        peer.append(events[start : start + batch])
+
+
+def _castlog_forks(
+    run: Run, case: str, own: Castlog, base: Sequence[Event], parts: Sequence[Sequence[Event]]
+) -> Iterator[Figure]:
+    _append(own, base, 100)
+    own.finish()
+    compact(own.store)
+    folder = run.folder / "castlog"
+    before = bytes_of(folder)
+    forks: list[castlog.Branch] = []
+    forking = figures.seconds(lambda: forks.extend(own.branch.fork_many(len(parts))))
+
+    def write() -> None:
+        for number, (fork, part) in enumerate(zip(forks, parts, strict=True)):
+            run.tell(f"castlog, fork {number}")
+            fork.extend(part)
+            fork.seal()
+
+    writing = figures.seconds(write)
+    sealed = bytes_of(folder)
+    yield figures.value("fork_many", case, "castlog, fork_many", [forking], figures.MILLISECONDS)
+    yield figures.value("fork_many", case, "castlog, all their events", [writing], figures.SECONDS)
+    yield figures.value("fork_many", case, SEALED, [(sealed - before) / len(parts)], KILOBYTES)
+    if compact(own.store):
+        size = (bytes_of(folder) - before) / len(parts)
+        yield figures.value("fork_many", case, COMPACTED, [size], KILOBYTES, run.bar("fork_many", full_only=True))
+    else:
+        yield not_yet("fork_many", case)
+
+
+def _peer_forks(run: Run, case: str, base: Sequence[Event], parts: Sequence[Sequence[Event]]) -> Iterator[Figure]:
+    """Yield what forks take in raw LMDB, whose forks share their history by hand, and as copies of a file."""
+    raw = RawLmdb(run.place("lmdb"))
+    _append(raw, base, 100)
+    before = bytes_of(run.folder / "lmdb")
+    for part in parts:
+        raw.append(part)
+    raw.close()
+    taken = (bytes_of(run.folder / "lmdb") - before) / len(parts)
+    yield figures.value("fork_many", case, "lmdb, rows alone", [taken], KILOBYTES)
+    file = JsonLines(run.place("jsonl"))
+    _append(file, base, 100)
+    file.append(parts[0])
+    file.close()
+    taken = bytes_of(run.folder / "jsonl")
+    yield figures.value("fork_many", case, "jsonl, a copy", [taken], KILOBYTES)

@@ -1,0 +1,145 @@
+"""append_threads, append_procs: many writers at once, each on a branch of its own, one event a commit."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks import figures
+from benchmarks.bars import BARS
+from benchmarks.figures import Figure
+from benchmarks.peers import maker
+from benchmarks.peers.own import Castlog
+from benchmarks.peers.plain import JsonLines, RawLmdb
+from benchmarks.run import Run
+from benchmarks.workload import Event, plain
+
+CROWD = 16
+_EACH = 4  # A single writer does so many times the work of one of a crowd, to be measured as long.
+
+Append = Callable[[list[Event]], object]
+
+
+def threads(run: Run) -> Iterator[Figure]:
+    """1 to 16 threads, raw LMDB in one thread, and a JSON Lines file a thread."""
+    events = list(plain(run.size(20, 60)))
+    with ExitStack() as stack:
+        own = Castlog(run.place("castlog"))
+        stack.callback(own.close)
+        branches = [own.branch, *own.branch.fork_many(CROWD - 1)]
+        raw = RawLmdb(run.place("lmdb"))
+        stack.callback(raw.close)
+        files = [JsonLines(run.place("jsonl"), 0)]
+        files += [JsonLines(run.folder / "jsonl", number) for number in range(1, CROWD)]
+        for file in files:
+            stack.callback(file.close)
+        appends = [branch.extend for branch in branches], [file.append for file in files]
+        for count in run.size((4, CROWD), (1, 2, 4, 8, CROWD)):
+            works = {
+                "castlog": partial(_all_at_once, appends[0][:count], events),
+                "lmdb, one thread": partial(_all_at_once, [raw.append], events * _EACH),
+                "jsonl, a file a thread": partial(_all_at_once, appends[1][:count], events),
+            }
+            rounds = run.times(5, 11)
+            times = figures.in_turn({n: itertools.repeat(w, rounds) for n, w in works.items()}, run.tell, _call)
+            bars = {
+                "lmdb, one thread": BARS["append_threads_lmdb"],
+                "jsonl, a file a thread": BARS["append_threads_jsonl"],
+            }
+            yield from figures.against_all(
+                "append_threads", f"{count} threads", times, figures.rate(1), bars=bars if count == CROWD else None
+            )
+
+
+def procs(run: Run) -> Iterator[Figure]:
+    """2 to 16 processes in castlog and in SQLite, and one process in raw LMDB."""
+    each = run.size(20, 60)
+    for count in run.size((4,), (2, 4, 8, CROWD)):
+        with ExitStack() as stack:
+            place = run.folder / str(count)
+            crews = {
+                name: stack.enter_context(_crew(place, name, workers))
+                for name, workers in (("castlog", count), ("sqlite", count), ("lmdb", count))
+            }
+            crews["lmdb, one process"] = stack.enter_context(_crew(place / "alone", "lmdb", 1))
+            works = {
+                name: itertools.repeat(partial(crew.append, each * (_EACH if crew.size == 1 else 1)), run.times(4, 8))
+                for name, crew in crews.items()
+            }
+            times = figures.in_turn(works, run.tell, _call)
+        yield from figures.against_all("append_procs", f"{count} processes", times, figures.rate(1))
+
+
+class Crew:
+    """Child processes that append when they are told to."""
+
+    def __init__(self, workers: list[subprocess.Popen[str]]) -> None:
+        self._workers = workers
+        self.size = len(workers)
+
+    def append(self, each: int) -> float:
+        """Let each append so many events, and return the seconds from the first start to the last end, per event."""
+        for worker in self._workers:
+            assert worker.stdin is not None
+            worker.stdin.write(f"{each}\n")
+            worker.stdin.flush()
+        spans = [_answer(worker) for worker in self._workers]
+        return (max(end for _, end in spans) - min(start for start, _ in spans)) / (each * self.size)
+
+
+@contextmanager
+def _crew(folder: Path, name: str, count: int) -> Iterator[Crew]:
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    maker(name)(place).close()  # One makes the store before the others find it.
+    command = [sys.executable, "-m", "benchmarks.children.writer", name, str(place)]
+    workers: list[subprocess.Popen[str]] = []
+    try:
+        for number in range(1, count + 1):
+            workers.append(
+                subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+        for worker in workers:
+            _answer(worker)
+        yield Crew(workers)
+    finally:
+        for worker in workers:
+            worker.communicate()
+
+
+def _answer(worker: subprocess.Popen[str]) -> tuple[float, float]:
+    assert worker.stdout is not None
+    words = worker.stdout.readline().split()
+    if len(words) != 2:
+        raise RuntimeError(f"a writer ended with exit code {worker.wait()}")
+    return float(words[0]), float(words[1])
+
+
+def _call(work: Callable[[], float]) -> float:
+    return work()
+
+
+def _all_at_once(appends: Sequence[Append], events: list[Event]) -> float:
+    """Append the events in a thread each, one a commit, and return the seconds per event."""
+    ready = threading.Barrier(len(appends) + 1)
+
+    def run(append: Append) -> None:
+        ready.wait()
+        for event in events:
+            append([event])
+
+    workers = [threading.Thread(target=run, args=(append,)) for append in appends]
+    for worker in workers:
+        worker.start()
+    ready.wait()
+    start = time.perf_counter()
+    for worker in workers:
+        worker.join()
+    return (time.perf_counter() - start) / (len(appends) * len(events))

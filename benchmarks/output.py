@@ -1,0 +1,63 @@
+"""What a program reads: figures as JSON Lines, written and read back. And the words all outputs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from benchmarks.figures import Figure
+
+
+class Lines:
+    """Writes one JSON object a line: the header, then each figure."""
+
+    def header(self, header: Mapping[str, object]) -> None:
+        """Write what is measured on."""
+        self._write({"header": header})
+
+    def figures(self, found: Iterable[Figure]) -> None:
+        """Write the figures."""
+        for figure in found:
+            self._write(figure)
+
+    def _write(self, value: object) -> None:
+        print(msgspec.json.encode(value).decode(), flush=True)
+
+
+def read(lines: Iterable[str]) -> Iterator[Mapping[str, object] | Figure]:
+    """Yield what `Lines` wrote: a header, then figures."""
+    for line in lines:
+        value = msgspec.json.decode(line)
+        yield value["header"] if "header" in value else msgspec.convert(value, Figure)
+
+
+def number(value: float | None) -> str:
+    """Return a number with the digits that mean something."""
+    if value is None:
+        return ""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def measured(figure: Figure) -> float:
+    """Return what a bar is compared with."""
+    found = figure.value if figure.ratio is None else figure.ratio
+    assert found is not None
+    return found
+
+
+def limit(value: float, unit: str) -> str:
+    """Return a bar, an aim, or what is compared with them."""
+    return f"{value:.3g}x" if unit == "x" else f"{value:.3g} {unit}"
+
+
+def ratio(figure: Figure) -> str:
+    """Return a ratio with its spread."""
+    quartiles = "" if figure.ratio_low == figure.ratio_high else f" ({figure.ratio_low:.2f} to {figure.ratio_high:.2f})"
+    return f"{figure.ratio:.2f}x the {figure.sense}{quartiles}"
+
+
+def spread(figure: Figure) -> str:
+    """Return the quartiles, if there are any."""
+    return "" if figure.low == figure.high else f"{number(figure.low)} to {number(figure.high)}"

@@ -1,0 +1,90 @@
+"""Figures for people: a table with bars, drawn as wide as the terminal."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from benchmarks.bars import BARS
+from benchmarks.figures import Figure
+from benchmarks.output import limit, measured, number, ratio, spread
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_ASCII = {"≥": ">=", "≤": "<="}
+_BAR_CELLS_MAX = 40
+
+
+class Screen:
+    """Draws on a terminal, with bars of blocks where the output can carry them, and plain signs elsewhere."""
+
+    def __init__(self) -> None:
+        self._columns = shutil.get_terminal_size((100, 24)).columns
+        try:
+            (_BLOCKS + "≥≤").encode(sys.stdout.encoding or "ascii")
+            self._blocks = True
+        except UnicodeEncodeError:
+            self._blocks = False
+
+    def header(self, header: Mapping[str, object]) -> None:
+        """Say what is measured on."""
+        for name, value in header.items():
+            print(f"{name:<28}{value}")
+
+    def figures(self, found: Sequence[Figure]) -> None:
+        """Draw one verb's figures, case by case."""
+        if not found:
+            return
+        print(f"\n{found[0].verb}")
+        for case, group in itertools.groupby(found, lambda figure: figure.case):
+            figures = list(group)
+            if case:
+                print(f"  {case}")
+            self._values([figure for figure in figures if figure.against is None and figure.value is not None])
+            self._verdicts([figure for figure in figures if figure.against is not None or figure.bar is not None])
+            for figure in figures:
+                if figure.note is not None:
+                    print(f"    {figure.what}: {figure.note}")
+
+    def _values(self, figures: Sequence[Figure]) -> None:
+        if not figures:
+            return
+        units = [f.unit for f in figures]
+        highest = {
+            unit: max(f.value or 0 for f in figures if f.unit == unit) for unit in units if units.count(unit) > 1
+        }
+        spreads = [spread(figure) for figure in figures]
+        wide = max(len(f.what) for f in figures)
+        spread_wide = max(map(len, spreads))
+        room = min(_BAR_CELLS_MAX, self._columns - wide - spread_wide - 26)
+        for figure, quartiles in zip(figures, spreads, strict=True):
+            top = highest.get(figure.unit)  # A value that stands alone needs no bar.
+            bar = self._bar((figure.value or 0) / top, room) if top else ""
+            shown = f"{number(figure.value):>9} {figure.unit:<8}"
+            print(f"    {figure.what:<{wide}}  {shown}  {quartiles:<{spread_wide}}  {bar}".rstrip())
+
+    def _bar(self, part: float, cells: int) -> str:
+        if cells < 4:
+            return ""
+        if not self._blocks:
+            return "#" * max(1, round(part * cells))
+        eighths = max(1, round(part * cells * 8))
+        return "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+
+    def _verdicts(self, figures: Sequence[Figure]) -> None:
+        names = [figure.what if figure.against is None else f"{figure.what} / {figure.against}" for figure in figures]
+        for figure, name in zip(figures, names, strict=True):
+            print(f"    {name:<{max(map(len, names))}}  {self._verdict(figure)}".rstrip())
+
+    def _verdict(self, figure: Figure) -> str:
+        words = ""
+        if figure.ratio is not None:
+            words = ratio(figure)
+        if figure.row is not None:
+            bar = BARS[figure.row]
+            sign = "≥" if bar.least else "≤"
+            aim = "" if bar.aim is None else f", aim {limit(bar.aim, bar.unit)}"
+            verdict = bar.verdict(measured(figure))
+            words += f"  bar {sign if self._blocks else _ASCII[sign]} {limit(bar.bar, bar.unit)}{aim}: {verdict}"
+        return words
