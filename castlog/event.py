@@ -210,6 +210,16 @@ class Raw(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class Checked(Raw, frozen=True):
+    """JSON bytes that were validated when this was made, which is the only way to make one; raises Invalid.
+
+    For who has to know before they are appended whether they can be.
+    """
+
+    def __post_init__(self) -> None:
+        codec.validate(self.data)
+
+
 class Draft(msgspec.Struct, frozen=True):
     """An event about to be written.
 

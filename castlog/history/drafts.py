@@ -8,7 +8,7 @@ import msgspec
 
 from castlog import limits
 from castlog.errors import Invalid
-from castlog.event import Draft, Event, Raw
+from castlog.event import Checked, Draft, Event, Raw
 from castlog.format import codec, identity, names
 from castlog.history import pieces
 from castlog.history.calls import OPENING
@@ -125,6 +125,8 @@ def _as_draft(draft: object) -> Draft:
 
 
 def _payload_bytes(payload: object) -> bytes:
+    if isinstance(payload, Checked):
+        return payload.data
     if isinstance(payload, Raw):
         if not isinstance(payload.data, bytes):
             raise Invalid(f"Raw holds a {type(payload.data).__name__}; give bytes")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from castlog import Damage, Draft, Raw, Session, Store
+from castlog import Damage, Draft, Session, Store
 from castlog.ops.source import DAMAGED, PADDING, gap_payload
 from castlog.transcripts.formats import Format, Reader
 from castlog.transcripts.head import Head
@@ -114,7 +114,7 @@ class Intake:
             self._keep_rewound(facts.rewind, writer)
         draft = Draft(
             facts.type,
-            Raw(token.raw),
+            token.payload,
             ts=self._ts,
             schema=1,
             call_ids=facts.call_ids,

@@ -53,7 +53,7 @@ class _Chain:
 
     def put(self, raw: bytes, facts: Facts) -> None:
         if self._writer is None:
-            if self._matcher.step(Record(raw, 0, 0)):
+            if self._matcher.step(Record(Raw(raw), 0, 0)):
                 return
             place = settle(self._matcher, source=None, only_an_end=False)
             self._writer = Writer(place.branch, self._matcher.seq)

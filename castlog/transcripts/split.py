@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from castlog import Invalid, validate
+from castlog import Invalid, Raw
+from castlog.event import Checked
 from castlog.transcripts.lines import Line
 from castlog.transcripts.resync import find_objects
 
@@ -23,9 +24,14 @@ _REASON_LENGTH_MAX = 200
 class Record(NamedTuple):
     """A record's bytes, white space around it included, and where they stand."""
 
-    raw: bytes
+    payload: Raw
     line: int
     offset: int
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes."""
+        return self.payload.data
 
 
 class Gap(NamedTuple):
@@ -54,13 +60,13 @@ def split(
     """
     gap = _Pending(default=b"", line=1, offset=0)
     for line in lines:
-        spans, reason = _records(line, resembles, known)
+        found, reason = _records(line, resembles, known)
         end = 0
-        for start, stop in spans:
+        for start, payload in found:
             yield from gap.add(line.data[end:start], line.number, line.offset + end, reason)
             yield from gap.close()
-            yield Record(line.data[start:stop], line.number, line.offset + start)
-            end = stop
+            yield Record(payload, line.number, line.offset + start)
+            end = start + len(payload.data)
             gap = _Pending(default=b"\n", line=line.number, offset=line.offset + end)
         rest = line.data[end:] + (b"\n" if line.ended else b"")
         yield from gap.add(rest, line.number, line.offset + end, reason)
@@ -69,32 +75,31 @@ def split(
 
 def _records(
     line: Line, resembles: Callable[[dict[str, Any]], bool], known: Callable[[bytes], bool]
-) -> tuple[list[tuple[int, int]], str]:
-    """Return where records stand in a line, and why the rest of it, if any, is none."""
+) -> tuple[list[tuple[int, Raw]], str]:
+    """Return the records of a line and where they stand, and why the rest of it, if any, is none."""
     data = line.data
     if not line.whole:
         return [], "a line too long for an event"
     if not data.strip(_BLANK):
         return [], ""
     if known(data):
-        return [(0, len(data))], ""
+        return [(0, Raw(data))], ""
     start = len(_BOM) if data.startswith(_BOM) else 0
-    reason = _refusal(data[start:] if start else data)
-    if reason is None:
-        return [(start, len(data))], ""
-    found = [(start, stop) for start, stop in find_objects(data, resembles) if _refusal(data[start:stop]) is None]
-    return found, reason
+    whole = _payload(data[start:] if start else data)
+    if isinstance(whole, Raw):
+        return [(start, whole)], ""
+    parts = [(start, _payload(data[start:stop])) for start, stop in find_objects(data, resembles)]
+    return [(start, part) for start, part in parts if isinstance(part, Raw)], whole
 
 
-def _refusal(data: bytes) -> str | None:
-    """Return why castlog would not store these bytes as a payload, or None if it would."""
+def _payload(data: bytes) -> Raw | str:
+    """Return bytes that castlog would store as a payload, or why it would not."""
     try:
-        validate(data)
+        return Checked(data)
     except Invalid as exc:
         return str(exc)[:_REASON_LENGTH_MAX]
     except RecursionError:
         return "nested too deep"
-    return None
 
 
 class _Pending:

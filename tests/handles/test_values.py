@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import castlog
 from castlog import Draft, Invalid, Raw
+from castlog.event import Checked
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -274,6 +275,16 @@ def test_raw_takes_bytes_only(main, data) -> None:
     """Text or a buffer in place of bytes is refused."""
     with pytest.raises(Invalid, match="give bytes"):
         main.append("note", Raw(data))
+
+
+def test_checked_bytes_are_validated_when_they_are_made(main, monkeypatch) -> None:
+    """There is no `Checked` of what would be refused; what there is is appended as `Raw` is, and not validated again."""
+    for case in NOT_JSON.values():
+        with pytest.raises(Invalid):
+            Checked(case)
+    checked = [Checked(data) for data in KEPT]
+    monkeypatch.setattr("castlog.format.codec.validate", None)
+    assert [event.raw for event in main.extend([("note", payload) for payload in checked])] == KEPT
 
 
 def test_raw_of_equal_value_is_another_payload(main) -> None:
