@@ -137,7 +137,9 @@ class DiskEngine:
 
     def update(self, change: Callable[[WriteTxn], T]) -> T:
         """Run `change` in the single write transaction and commit; durable on return."""
-        shared, timeout = self._writable(), self._lock_timeout
+        shared, timeout = self._shared, self._lock_timeout
+        if shared is None or self.read_only or shared.pid != _getpid() or shared.lock.mine():
+            raise self._not_writable()
         return shared.lock.during(timeout, lambda: shared.update(change, timeout))
 
     def replace(self, rows: Callable[[ReadTxn], Iterable[tuple[bytes, bytes]]]) -> None:

@@ -87,7 +87,7 @@ class WriteLock:
         Whatever ends the call gives the lock back, an interrupt on any line too. A thread that has it already must
         not ask again: `mine` tells.
         """
-        return self._turn.during(lambda: self._take(timeout), work, self._give_back)
+        return self._turn.during(timeout, self._take, work, self._give_back)
 
     def again(self, timeout: float) -> None:
         """Give the lock back and take it anew, inside `during`: its file may be another one now."""

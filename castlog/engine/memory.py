@@ -88,10 +88,10 @@ class MemoryEngine:
         self._usable()
         if self._turn.mine():
             raise Invalid("this thread is inside an update of the store already")
-        return self._turn.during(self._take, work, lambda: None)
+        return self._turn.during(self._lock_timeout, self._take, work, lambda: None)
 
-    def _take(self) -> None:
-        if not self._turn.wait(self._lock_timeout):
+    def _take(self, seconds: float) -> None:
+        if not self._turn.wait(seconds):
             pid = os.getpid()
             raise Conflict(
                 f"the store in memory is locked by another thread of this process ({pid})"

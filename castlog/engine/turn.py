@@ -39,7 +39,9 @@ class Turn:
             frame = frame.f_back
         return False
 
-    def during(self, take: Callable[[], None], work: Callable[[], T], give_back: Callable[[], None]) -> T:
+    def during(
+        self, seconds: float, take: Callable[[float], None], work: Callable[[], T], give_back: Callable[[], None]
+    ) -> T:
         """Return what `work` returns; before it `take` waits for the turn by `wait`, after it comes `give_back`.
 
         A thread whose turn it is must not ask again. `give_back` must bear to be called without a `take` and twice.
@@ -50,7 +52,7 @@ class Turn:
         self._calls[me] = sys._getframe()
         try:
             try:
-                take()
+                take(seconds)
                 return work()
             finally:
                 self._clear(me, give_back)

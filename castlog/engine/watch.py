@@ -29,10 +29,11 @@ class Watch:
     young another change might get the same one, so then the file is looked at too.
     """
 
-    __slots__ = ("_file", "_folder", "_path", "_trusted")
+    __slots__ = ("_file", "_folder", "_path", "_place", "_trusted")
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = os.fspath(path)
+        self._place = os.path.dirname(self._path)
         self._folder = _NO_DESCRIPTOR
         self._file = _NO_FILE
         # The folder's change time at which the file was in its place, or -1 while there is none to be trusted.
@@ -41,7 +42,7 @@ class Watch:
     def remember(self, status: os.stat_result) -> None:
         """Take the file with this status for the one to watch."""
         self.close()
-        self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._folder = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._file = (status.st_dev, status.st_ino)
 
     def forget(self) -> None:
@@ -58,7 +59,7 @@ class Watch:
 
     def _look(self) -> bool:
         held = _fstat(self._folder)
-        folder, file = os.stat(self._path.parent), os.stat(self._path)
+        folder, file = os.stat(self._place), os.stat(self._path)
         if (file.st_dev, file.st_ino) != self._file:
             return False
         same_folder = (folder.st_dev, folder.st_ino) == (held.st_dev, held.st_ino)

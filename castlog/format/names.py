@@ -61,7 +61,10 @@ def check_type(kind: str) -> str:
 
 def check_call_ids(call_ids: Iterable[str]) -> tuple[str, ...]:
     """Return an event's call ids, each once; raises Invalid for those that cannot be kept."""
-    checked = tuple(dict.fromkeys(_text(call_id, "call id", limits.CALL_ID_BYTES_MAX) for call_id in call_ids))
+    checked = tuple([_text(call_id, "call id", limits.CALL_ID_BYTES_MAX) for call_id in call_ids])
+    if len(checked) < 2:
+        return checked
+    checked = tuple(dict.fromkeys(checked))
     if len(checked) > limits.CALLS_PER_EVENT_MAX:
         raise Invalid(f"{len(checked)} call ids; an event carries at most {limits.CALLS_PER_EVENT_MAX}")
     size = sum(len(call_id.encode()) for call_id in checked)

@@ -238,7 +238,8 @@ class Table(Generic[RowType]):
 
     def encode(self, key: bytes, row: RowType) -> bytes:
         """Return a row's bytes."""
-        return guard(key, _encode(row))
+        body = _encode(row)
+        return body + _crc.pack(zlib.crc32(body, zlib.crc32(key)))
 
     def decode(self, key: bytes, value: bytes) -> RowType:
         """Return the row; raises Corrupt when its checksum or shape is wrong."""

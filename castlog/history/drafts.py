@@ -32,8 +32,8 @@ class Ready(msgspec.Struct, frozen=True):
 
     @property
     def record_bytes(self) -> int:
-        """Roughly the bytes of its record in an open chunk."""
-        calls = sum(len(call_id.encode()) for call_id in self.call_ids)
+        """Roughly the bytes of its record in an open chunk, calls in their longest form."""
+        calls = 4 * sum(map(len, self.call_ids)) if self.call_ids else 0
         return calls + 100 + (40 * len(self.pieces) if self.pieces else len(self.payload))
 
     @property
