@@ -278,7 +278,7 @@ def test_raw_takes_bytes_only(main, data) -> None:
 
 
 def test_checked_bytes_are_validated_when_they_are_made(main, monkeypatch) -> None:
-    """There is no `Checked` of what would be refused; what there is is appended as `Raw` is, and not validated again."""
+    """There is no `Checked` of what would be refused; one that is there is appended and not validated again."""
     for case in NOT_JSON.values():
         with pytest.raises(Invalid):
             Checked(case)
