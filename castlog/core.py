@@ -89,6 +89,10 @@ class Core:
         """Return drafts for a branch checked, encoded, committed to and cut; raises Invalid."""
         cuts: dict[str, pieces.Cut] = {}
         ready = []
+
+        def last(kind: str) -> pieces.Cut:
+            return cuts.get(kind) or self._recent.cut(branch, kind)
+
         for item in items:
             draft = drafts.prepare(
                 item,
@@ -96,7 +100,7 @@ class Core:
                 secret=self.objects.secret,
                 clock=self.clock,
                 harness_version=self.harness_version,
-                last=lambda kind: cuts.get(kind) or self._recent.cut(branch, kind),
+                last=last,
             )
             if draft.pieces:
                 cuts[draft.type] = draft.pieces

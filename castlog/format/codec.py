@@ -24,7 +24,8 @@ _decode = msgspec.json.Decoder().decode
 _JSON = SCALARS | {dict, list}
 _SAFE = frozenset({str, bool, type(None)})  # what needs no second look; a lone surrogate stops the encoder
 _KEYS = frozenset({str})
-_INT_BOUND = 10**INT_DIGITS_MAX
+_INT_MAX = 10**INT_DIGITS_MAX - 1
+_INT_MIN = -_INT_MAX
 
 _flat = chain.from_iterable
 
@@ -90,8 +91,10 @@ def _bounded(data: bytes) -> bytes:
 
 def _check(value: Any) -> None:
     """Raise Invalid unless `value` is plain JSON, at most DEPTH_MAX levels deep."""
-    level = [value]
-    for depth in range(DEPTH_MAX + 1):
+    first, level = 0, [value]
+    if type(value) is dict:  # as most are: a level of one saved
+        first, level = 1, [*_values(value, level)]
+    for depth in range(first, DEPTH_MAX + 1):
         kinds = set(map(type, level))
         if kinds <= _SAFE:
             return
@@ -136,5 +139,5 @@ def _bound_count(count: int) -> None:
 
 def _check_integers(value: Any, integers: list[int]) -> None:
     """Raise Invalid if an integer is longer than any reader turns back into one."""
-    if min(integers) <= -_INT_BOUND or max(integers) >= _INT_BOUND:
+    if min(integers) < _INT_MIN or max(integers) > _INT_MAX:
         refuse(value)
