@@ -50,7 +50,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     branch: int
 
 
-class ParentCall(msgspec.Struct, frozen=True, array_like=True):
+class ParentCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The call that started a session. All but `id` is for finding it; the id is what genesis covers."""
 
     session: bytes
@@ -59,7 +59,7 @@ class ParentCall(msgspec.Struct, frozen=True, array_like=True):
     id: bytes
 
 
-class Session(msgspec.Struct, frozen=True, array_like=True):
+class Session(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A session: what genesis covers, and what people may change.
 
     `salt_digest` is filled only when the salt itself is gone, so that genesis can still be checked.
@@ -76,7 +76,7 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     salt_digest: bytes = b""
 
 
-class Name(msgspec.Struct, frozen=True, array_like=True):
+class Name(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a name means: a branch by its number, or (branch 0) a tag fixed to a place."""
 
     branch: int
@@ -86,7 +86,7 @@ class Name(msgspec.Struct, frozen=True, array_like=True):
     created: int = 0
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True):
+class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A branch: the truth about its head. `id` is empty until somebody needs the id of a fork point inside a chunk.
 
     `operation`, `start` and `note` say how it began; the reflog holds what moved it since. `events` and `size` count
@@ -198,6 +198,7 @@ RowType = TypeVar("RowType", bound=msgspec.Struct)
 
 _encode = msgspec.msgpack.Encoder().encode
 _crc = struct.Struct("<I")
+_RESIDUE = 0x2144DF1C  # the CRC-32 of any bytes that end with their own CRC-32
 
 
 def guard(key: bytes, body: bytes) -> bytes:
@@ -207,8 +208,7 @@ def guard(key: bytes, body: bytes) -> bytes:
 
 def guarded(key: bytes, value: bytes) -> bytes | None:
     """Return the body of a row's value, or None when the checksum does not fit."""
-    body = value[:-CRC_BYTES]
-    return body if _crc.pack(zlib.crc32(body, zlib.crc32(key))) == value[-CRC_BYTES:] else None
+    return value[:-CRC_BYTES] if zlib.crc32(value, zlib.crc32(key)) == _RESIDUE else None
 
 
 class Table(Generic[RowType]):
