@@ -37,6 +37,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 class Session:
     """One session of an open store. Properties are read when asked for."""
 
+    __slots__ = ("_activity", "_core", "_made_from", "_session")
+
     def __init__(
         self, core: Core, session: bytes, row: rows.Session, activity: sessions.Activity | None = None
     ) -> None:

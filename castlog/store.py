@@ -159,7 +159,7 @@ class Store:
 
             def keep(session: bytes, row: rows.Session) -> bool:
                 return (
-                    all(row.labels.get(key) == value for key, value in wanted.items())
+                    wanted.items() <= row.labels.items()
                     and (part is None or part in row.title.casefold())
                     and (children or row.parent is None)
                     and (not in_flight or self._has_calls(txn, session, row))

@@ -14,7 +14,7 @@ from castlog.format import identity, ids, rows
 from castlog.history import refs, tables
 
 
-class Activity(msgspec.Struct, frozen=True):
+class Activity(msgspec.Struct, frozen=True, gc=False):
     """What a session's branches add up to.
 
     `active` is the newest event's time, or the session's own where there is none; `appended` when castlog last wrote an
@@ -28,7 +28,7 @@ class Activity(msgspec.Struct, frozen=True):
     branches: int
 
 
-class Listed(msgspec.Struct, frozen=True):
+class Listed(msgspec.Struct, frozen=True, gc=False):
     """A session with what a listing shows of it."""
 
     id: bytes
