@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from keyword import iskeyword
 from typing import Any, NoReturn
 
@@ -96,6 +95,8 @@ class Castlog(click.Group):
         """Find the command, or name those that are spelled alike."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
             alike = get_close_matches(name, COMMANDS, n=3)
             hint = f" Did you mean {' or '.join(alike)}?" if alike else ""
             raise click.UsageError(f"There is no command {name!r}.{hint}")
