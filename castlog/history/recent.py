@@ -66,6 +66,8 @@ class Recent:
     def needed(self, branch: int, ready: Sequence[Ready]) -> Needed:
         """Return the pieces of drafts about to be appended to a branch."""
         large = [draft for draft in ready if draft.pieces]
+        if not large:
+            return _NOTHING
         with self._lock:
             found = [self._lasts.get((branch, kind)) for kind in {draft.type for draft in large}]
         lasts = [last for last in found if last is not None]
@@ -75,18 +77,20 @@ class Recent:
         return Needed(pieces, unsure, lasts)
 
     def keep(self, branch: int, ready: Sequence[Ready], places: Sequence[tuple[int, int]], timeline: int) -> None:
-        """Take note of drafts that are durable now; in `places`, timeline 0 stands for `timeline`."""
-        large = {
-            draft.type: (draft, place)
-            for draft, place in zip(ready, places, strict=True)
-            if draft.pieces and len(draft.payload) <= self._bytes_max
-        }
-        for kind, (draft, (owner, seq)) in large.items():
-            last = Last(timeline if owner == GENESIS else owner, seq, draft.pieces, len(draft.payload))
+        """Take note of the new events that are durable now: in `places` their timeline is 0, which means `timeline`.
+
+        An event that a key found is left out: how its payload lies is not known here.
+        """
+        large = [index for index, draft in enumerate(ready) if draft.pieces]
+        for index in large:
+            draft, (owner, seq) = ready[index], places[index]
+            size = len(draft.payload)
+            if owner != GENESIS or size > self._bytes_max:
+                continue
             with self._lock:
-                self._drop((branch, kind))
-                self._lasts[branch, kind] = last
-                self._bytes += last.size
+                self._drop((branch, draft.type))
+                self._lasts[branch, draft.type] = Last(timeline, seq, draft.pieces, size)
+                self._bytes += size
                 while self._bytes > self._bytes_max:
                     self._drop(next(iter(self._lasts)))
 
@@ -100,3 +104,6 @@ class Recent:
         last = self._lasts.pop(key, None)
         if last is not None:
             self._bytes -= last.size
+
+
+_NOTHING = Needed({}, {}, ())

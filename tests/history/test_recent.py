@@ -102,6 +102,17 @@ def test_after_a_fork_was_written_to_all_is_looked_up(store, monkeypatch) -> Non
     assert main.read(event.seq).payload == request(31)
 
 
+def test_an_event_that_a_key_found_is_no_witness(store, monkeypatch) -> None:
+    """A repeated append tells nothing of how the payload of its first event lies, and is not relied upon."""
+    main = store.create_session("x").branch("main")
+    main.append("model_request", request(30), key="k")
+    store._core._recent.forget(main._number)
+    main.append("model_request", request(30), key="k")
+    counts = lookups(store, monkeypatch)
+    main.append("model_request", request(31))
+    assert max(counts) > 15
+
+
 def test_what_was_used_least_recently_goes_first() -> None:
     """Beyond its bytes the oldest payload is dropped; one larger than the bound is not kept."""
     recent = Recent(100_000)
