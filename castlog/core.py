@@ -103,7 +103,7 @@ class Core:
                 last=last,
             )
             if draft.pieces:
-                cuts[draft.type] = draft.pieces
+                cuts[draft.record.type] = draft.pieces
             ready.append(draft)
         return ready
 
@@ -245,12 +245,9 @@ class Core:
 
         Only while the branch is still at that state may they be written.
         """
-        longest = whole = 0
-        for draft in ready:
-            weight = draft.record_bytes
-            longest, whole = max(longest, weight), whole + weight
-        too_long = longest > limits.RECORD_BYTES_MAX
-        if not too_long and whole < limits.SEAL_BYTES and len(ready) < limits.SEAL_EVENTS:
+        sizes = [draft.size for draft in ready]
+        too_long = max(sizes) > limits.RECORD_BYTES_MAX
+        if not too_long and sum(sizes) < limits.SEAL_BYTES and len(ready) < limits.SEAL_EVENTS:
             return False, None
         with self.read() as txn:
             before = writer.state(txn, self.objects, branch)

@@ -10,6 +10,7 @@ from castlog import limits
 from castlog.errors import Invalid
 from castlog.event import Checked, Draft, Event, Raw
 from castlog.format import codec, identity, names
+from castlog.format.record import PIECES, Record, Stored
 from castlog.history import pieces
 from castlog.history.calls import OPENING
 from castlog.history.pieces import Cut
@@ -18,28 +19,23 @@ TS_MIN, TS_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A draft ready to be written. `pieces` is empty when the payload lies inline; else it holds (digest, bytes)."""
+    """A draft ready to be written: the record it becomes, and its payload whole.
 
-    ts: int
-    type: str
-    schema: int
-    harness_version: str | None
-    call_ids: tuple[str, ...]
-    key: str | None
+    `pieces` is empty when the payload lies inline; else it holds (digest, bytes), and `table` each digest once, as the
+    record's recipe counts them. `size` is roughly what the record takes in an open chunk.
+    """
+
+    record: Record
     payload: bytes
     commitment: bytes
+    size: int
     pieces: Cut = ()
-
-    @property
-    def record_bytes(self) -> int:
-        """Roughly the bytes of its record in an open chunk, calls in their longest form."""
-        calls = 4 * sum(map(len, self.call_ids)) if self.call_ids else 0
-        return calls + 100 + (40 * len(self.pieces) if self.pieces else len(self.payload))
+    table: tuple[bytes, ...] = ()
 
     @property
     def needs_call_id(self) -> bool:
         """Whether the event opens a call that was given no id; it then gets `c<seq>`."""
-        return not self.call_ids and self.type in OPENING
+        return not self.record.call_ids and self.record.type in OPENING
 
 
 def prepare(
@@ -77,7 +73,7 @@ def prepare(
         type=names.check_type(item.type),
         schema=schema,
         harness_version=names.check_harness_version(item.harness_version) or harness_version,
-        call_ids=names.check_call_ids(call_ids),
+        call_ids=names.check_call_ids(call_ids) if call_ids else (),
         key=None if item.key is None else names.check_key(item.key),
         last=last,
     )
@@ -98,18 +94,17 @@ def seal(
     last: Callable[[str], Cut] = lambda kind: (),
 ) -> Ready:
     """Return checked parts as a Ready: the payload committed to, and cut if it is large."""
-    large = cut and len(payload) >= limits.PIECE_PAYLOAD_BYTES_MIN
-    return Ready(
-        ts,
-        type,
-        schema,
-        harness_version,
-        call_ids,
-        key,
-        payload,
-        identity.commitment(salt, payload),
-        pieces.cut(secret, payload, last(type)) if large else (),
-    )
+    commitment = identity.commitment(salt, payload)
+    size = 100 + len(payload) if not call_ids else 100 + len(payload) + 4 * sum(map(len, call_ids))
+    if not cut or len(payload) < limits.PIECE_PAYLOAD_BYTES_MIN:
+        record = Record(ts, type, schema, harness_version, call_ids, key, len(payload))
+        return Ready(record, payload, commitment, size)
+    parts = pieces.cut(secret, payload, last(type))
+    index: dict[bytes, int] = {}
+    recipe = tuple([index.setdefault(digest, len(index)) for digest, _ in parts])
+    stored = Stored(PIECES, commitment, recipe)
+    record = Record(ts, type, schema, harness_version, call_ids, key, len(payload), stored)
+    return Ready(record, payload, commitment, size - len(payload) + 40 * len(recipe), parts, tuple(index))
 
 
 def _as_draft(draft: object) -> Draft:

@@ -69,7 +69,7 @@ class Recent:
         if not large:
             return _NOTHING
         with self._lock:
-            found = [self._lasts.get((branch, kind)) for kind in {draft.type for draft in large}]
+            found = [self._lasts.get((branch, kind)) for kind in {draft.record.type for draft in large}]
         lasts = [last for last in found if last is not None]
         pieces = {digest: data for draft in large for digest, data in draft.pieces}
         held = {digest for last in lasts for digest, _ in last.cut}
@@ -88,8 +88,8 @@ class Recent:
             if owner != GENESIS or size > self._bytes_max:
                 continue
             with self._lock:
-                self._drop((branch, draft.type))
-                self._lasts[branch, draft.type] = Last(timeline, seq, draft.pieces, size)
+                self._drop((branch, draft.record.type))
+                self._lasts[branch, draft.record.type] = Last(timeline, seq, draft.pieces, size)
                 self._bytes += size
                 while self._bytes > self._bytes_max:
                     self._drop(next(iter(self._lasts)))

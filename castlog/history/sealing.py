@@ -104,25 +104,25 @@ def apply(txn: WriteTxn, objects: Objects, seal: Seal) -> None:
     tail = tables.get(txn, rows.TAILS, seal.timeline)
     if tail is None or tail.sealed != seal.sealed or tail.last < seal.chunks[-1].last:
         return
-    write_chunks(txn, objects, seal, seal.timeline)
+    write_chunks(txn, objects, seal, seal.timeline, tail.last)
     left = max(0, tail.size - sum(item.size for item in seal.chunks))
     tables.put(txn, rows.TAILS, rows.Tail(tail.last, tail.last_id, seal.chunks[-1].last, left), seal.timeline)
 
 
-def write_chunks(txn: WriteTxn, objects: Objects, seal: Seal, timeline: int) -> None:
-    """Write a seal's chunks under `timeline` and delete the records they hold."""
+def write_chunks(txn: WriteTxn, objects: Objects, seal: Seal, timeline: int, written: int) -> None:
+    """Write a seal's chunks under `timeline` and delete the records they hold; there are some up to seq `written`."""
     for item in seal.chunks:
         number = objects.write(txn, item.blob)
         row = rows.Chunk(item.first, number, 0, item.length, item.parent, item.last_id)
         tables.put(txn, rows.CHUNKS, row, timeline, item.last)
-        for seq in range(item.first, item.last + 1):
+        for seq in range(item.first, min(item.last, written) + 1):
             txn.delete(rows.record_key(timeline, seq))
 
 
 def commit_batch(txn: WriteTxn, objects: Objects, at: State, outcome: Outcome, seal: Seal, now: int) -> State:
     """Write a batch that was sealed before it was ever open; return the state it leaves."""
     timeline, _ = writer.extend_timeline(txn, at, outcome)
-    write_chunks(txn, objects, seal, timeline)
+    write_chunks(txn, objects, seal, timeline, at.ref.seq)
     return writer.finish(txn, at, outcome, timeline, seal.chunks[-1].last, 0, now)
 
 

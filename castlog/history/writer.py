@@ -14,7 +14,7 @@ import msgspec
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, NotFound
 from castlog.format import identity, ids, rows
-from castlog.format.record import PIECES, Record, Stored, TailRecord, encode_tail, header
+from castlog.format.record import Record, TailRecord, encode_tail, header
 from castlog.history import calls, reader, tables, timelines
 from castlog.history.calls import InFlight
 from castlog.history.drafts import Ready
@@ -90,13 +90,14 @@ def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], ex
     changes: dict[str, int | None] = {}
     seq, parent = at.ref.seq, at.head_id
     for draft in drafts:
-        if draft.key is not None:
-            known = by_key.get(draft.key)
+        key = draft.record.key
+        if key is not None:
+            known = by_key.get(key)
             if known is not None:
                 check_repeat(draft, known.tail.record, known.commitment, known.seq)
                 places.append((GENESIS, known.seq))
                 continue
-            place = find_key(txn, at, draft.key)
+            place = find_key(txn, at, key)
             if place is not None:
                 run = reader.run_at(txn, objects, at.session.salt, *place)
                 index = place[1] - run.first
@@ -110,8 +111,8 @@ def chain(txn: ReadTxn, objects: Objects, at: State, drafts: Sequence[Ready], ex
         parent = entry.tail.id
         new.append(entry)
         places.append((GENESIS, seq))
-        if draft.key is not None:
-            by_key[draft.key] = entry
+        if key is not None:
+            by_key[key] = entry
         changes.update(calls.changes(seq, entry.tail.record))
     begins = bool(new) and not at.goes_on
     before = reader.calls_at_head(txn, objects, at.session, at.ref) if begins else {}
@@ -154,10 +155,11 @@ def find_key(txn: ReadTxn, at: State, key: str) -> tuple[int, int] | None:
 
 def check_repeat(draft: Ready, record: Record, commitment: bytes, seq: int) -> None:
     """Raise Conflict unless a draft repeats, in type and payload, the event that has its key."""
-    if record.type != draft.type or commitment != draft.commitment:
+    if record.type != draft.record.type or commitment != draft.commitment:
+        key = draft.record.key
         raise Conflict(
-            f"the key {draft.key!r} is taken by seq {seq} with another type or payload; use a new key",
-            key=draft.key,
+            f"the key {key!r} is taken by seq {seq} with another type or payload; use a new key",
+            key=key,
             seq=seq,
         )
 
@@ -225,26 +227,11 @@ def finish(txn: WriteTxn, at: State, outcome: Outcome, timeline: int, sealed: in
 
 
 def _entry(seq: int, parent: bytes, draft: Ready) -> Entry:
-    call_ids = (f"c{seq}",) if draft.needs_call_id else draft.call_ids
-    stored: Stored | None = None
-    payload, table = draft.payload, tuple[bytes, ...]()
-    if draft.pieces:
-        table = tuple(dict.fromkeys(digest for digest, _ in draft.pieces))
-        index = {digest: number for number, digest in enumerate(table)}
-        recipe = tuple(index[digest] for digest, _ in draft.pieces)
-        stored, payload = Stored(PIECES, draft.commitment, recipe), b""
-    record = Record(
-        draft.ts,
-        draft.type,
-        draft.schema,
-        draft.harness_version,
-        call_ids,
-        draft.key,
-        len(draft.payload),
-        stored,
-    )
+    record = draft.record
+    if draft.needs_call_id:
+        record = msgspec.structs.replace(record, call_ids=(f"c{seq}",))
     event_id = identity.event_id(parent, header(seq, record), draft.commitment)
-    tail = TailRecord(parent, event_id, record, payload, table)
+    tail = TailRecord(parent, event_id, record, b"" if draft.pieces else draft.payload, draft.table)
     return Entry(seq, tail, size_of(tail), draft.commitment, draft.payload)
 
 

@@ -374,10 +374,10 @@ def _batches(events: Iterator[tuple[int, Ready]]) -> Iterator[tuple[int, list[Re
         if batch and (timeline != at or len(batch) >= BATCH_EVENTS or size >= BATCH_BYTES):
             yield at, batch
             batch, size, keys = [], 0, set()
-        if event.key in keys:
-            raise Invalid(f"two events of one history have the key {event.key!r}", key=event.key)
-        if event.key is not None:
-            keys.add(event.key)
+        if event.record.key in keys:
+            raise Invalid(f"two events of one history have the key {event.record.key!r}", key=event.record.key)
+        if event.record.key is not None:
+            keys.add(event.record.key)
         at = timeline
         batch.append(event)
         size += len(event.payload)

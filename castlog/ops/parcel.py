@@ -20,6 +20,7 @@ from castlog import limits
 from castlog.errors import Corrupt, Error, Invalid, Unavailable
 from castlog.event import Parent, Progress
 from castlog.format import codec, identity, ids, line, names, rows
+from castlog.format.record import header
 from castlog.history import drafts
 from castlog.history.drafts import Ready
 from castlog.ops import bundle, jsonl
@@ -341,8 +342,7 @@ def _ready(event: line.EventLine, salt: bytes, secret: bytes, *, cut: bool = Tru
 
 
 def _event_id(parent: bytes, seq: int, ready: Ready) -> bytes:
-    header = identity.Header(seq, ready.ts, ready.type, ready.schema, ready.harness_version, ready.call_ids, ready.key)
-    return identity.event_id(parent, header, ready.commitment)
+    return identity.event_id(parent, header(seq, ready.record), ready.commitment)
 
 
 def _numbered(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from castlog.format import rows
-from castlog.history import pieces, tables
+from castlog.history import drafts, pieces, tables
 from castlog.history.drafts import Ready
 from castlog.history.objects import Cache
 from castlog.history.recent import Recent
@@ -26,7 +26,7 @@ def request(turns: int) -> dict:
 def draft(kind: str, seed: int, size: int) -> Ready:
     """Return a large draft, as prepared."""
     payload = text(seed, size).encode()
-    return Ready(1, kind, 1, None, (), None, payload, b"", pieces.cut(SECRET, payload))
+    return drafts.seal(SECRET, SECRET, payload, ts=1, type=kind, schema=1, harness_version=None, call_ids=(), key=None)
 
 
 def lookups(store, monkeypatch) -> list[int]:
