@@ -47,11 +47,11 @@ class Turn:
         A thread whose turn it is must not ask again. `give_back` must bear to be called without a `take` and twice.
         """
         me = _get_ident()
-        if me in self._calls:
-            self._clear(me, give_back)
-        self._calls[me] = sys._getframe()
         try:
             try:
+                if me in self._calls:
+                    self._clear(me, give_back)
+                self._calls[me] = sys._getframe()
                 take(seconds)
                 return work()
             finally:
@@ -73,7 +73,7 @@ class Turn:
                     self._queue.release()
             except RuntimeError:  # Given back as often as it was had; `suppress` would cost more than all this.
                 pass
-        del self._calls[me]
+        self._calls.pop(me, None)
 
 
 def bounded(seconds: float) -> float:
