@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from castlog import limits
@@ -64,7 +65,7 @@ class Job(Generic[T]):
 
     def answer(self, error: BaseException | None) -> None:
         """Let `wait` return; `error` is what the commit came to."""
-        self._error = self.failure if error is None else error
+        self._error = error
         self._answered.release()
 
     def wait(self) -> T:
@@ -72,7 +73,9 @@ class Job(Generic[T]):
         with self._answered:
             pass
         if self._error is not None:
-            raise copy.copy(self._error) from self._error  # others of the group may raise the same one
+            raise copy.copy(self._error) from self._error  # others of the group raise the same one
+        if self.failure is not None:
+            raise self.failure
         return cast(T, self._result)
 
 
@@ -108,8 +111,9 @@ class Group:
         Raises what the change or the commit raises.
         """
         me = _get_ident()
-        company = self._working or self._queue or self._direct not in (_NOBODY, me)
-        if company and self._pid == os.getpid() and threading.current_thread() is not self._committer:
+        # A thread that is at it already must not wait for itself: the engine refuses it.
+        company = self._direct != me and (self._working or self._queue or self._direct != _NOBODY)
+        if company and not self._closing and threading.current_thread() is not self._committer:
             return self.submit(change).wait()
         self._direct = me
         try:
@@ -123,42 +127,59 @@ class Group:
         """Queue a change behind all that were queued before, and return without waiting for it.
 
         `then` is called by another thread once the outcome is known; it must be quick. With `linger` the commit waits
-        up to `limits.LINGER_SECONDS` for somebody in a hurry, to share the flushes with.
+        up to `limits.LINGER_SECONDS` for somebody in a hurry, to share the flushes with. Raises as `update` does in a
+        forked child, where nothing is queued.
         """
+        if self._pid != os.getpid():
+            self._update(change)
         job = Job(change, then)
         with self._lock:
             self._queue.append(job)
-            self._stir(urgent=not linger)
+            stirred = self._stir(urgent=not linger)
+        while not (stirred or job.done):
+            self._commit()
         return job
 
     def wait(self, job: Job[T]) -> T:
         """Return what a change comes to that was queued to linger, without more delay. Raises as `update` does."""
         if not job.done:
+            if self._pid != os.getpid():
+                self._update(lambda txn: None)  # which is refused
             with self._lock:
                 self._stir(urgent=True)
         return job.wait()
 
     def close(self) -> None:
-        """Commit what is queued and end the committer; what comes later starts another."""
+        """Commit what is queued and end the committer. Who comes later commits alone."""
         if self._pid != os.getpid():
             return
+        self._closing = True
+        if threading.current_thread() is self._committer:
+            return
+        if self._working or self._queue:
+            with suppress(Exception):  # whoever waits is told
+                self.submit(lambda txn: None).wait()
         with self._lock:
-            self._closing = True
             committer = self._committer
-            if committer is not None or self._queue:
+            if committer is not None:
                 self._stir(urgent=True)
-        if committer is not None and committer is not threading.current_thread():
+        if committer is not None:
             committer.join()
 
-    def _stir(self, *, urgent: bool) -> None:
-        """Have the committer look at the queue; the caller has the lock."""
+    def _stir(self, *, urgent: bool) -> bool:
+        """Have the committer look at the queue; the caller has the lock. Return False when no thread can be had."""
         self._urgent = self._urgent or urgent
         if self._committer is None:
             # It says itself who it is: an interrupt here must not leave the name of one that never began.
-            threading.Thread(target=self._run, name="castlog commits", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name="castlog commits", daemon=True).start()
+            except RuntimeError:
+                return False
         elif self._asleep and (urgent or not self._working):
+            if self._wake.locked():  # in this order: the committer looks at the rest once it has the lock
+                self._wake.release()
             self._working, self._asleep = True, False
-            self._wake.release()
+        return True
 
     def _run(self) -> None:
         with self._lock:
@@ -202,6 +223,7 @@ class Group:
 
     def _commit(self) -> int:
         """Commit everything queued in one transaction, answer, and return how many changes it was."""
+        waiting = len(self._queue)
         taken: list[Job[Any]] = []
         spoilt: set[Job[Any]] = set()
 
@@ -222,6 +244,8 @@ class Group:
                 continue
             except BaseException as failed:
                 error = failed
+                while self._queue and len(taken) < waiting:
+                    taken.append(self._queue.popleft())  # it never came to the change, or not to all
             break
         for job in taken:
             job.answer(error)
@@ -229,5 +253,15 @@ class Group:
             self._urgent = self._urgent or len(taken) == limits.GROUP_CHANGES_MAX
         for job in taken:
             if job.then is not None:
-                job.then()
+                _call(job.then)
         return len(taken)
+
+
+def _call(then: Callable[[], None]) -> None:
+    """Call what must not keep the committer from the others, and report its failure as a thread's own is."""
+    try:
+        then()
+    except Exception as error:
+        threading.excepthook(
+            threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+        )
