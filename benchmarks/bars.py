@@ -25,7 +25,8 @@ class Bar(msgspec.Struct, frozen=True):
     def verdict(self, measured: float) -> str:
         """Say in a few words whether the bar is reached, and the aim."""
         if not self.holds(measured):
-            return f"falls short by {abs(measured / self.bar - 1):.0%}"
+            short = abs(measured / self.bar - 1)
+            return f"falls short by {short:.{0 if short > 0.02 else 1}%}"
         return "reaches the aim" if self.aim is not None and self._reaches(measured, self.aim) else "holds"
 
     def _reaches(self, measured: float, goal: float) -> bool:

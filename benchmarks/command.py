@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.figures import Figure
 from benchmarks.markdown import Markdown
 from benchmarks.output import Lines, read
 from benchmarks.peers import PEERS, missing
@@ -80,18 +80,12 @@ def _names(peers: str | None) -> list[str]:
 
 
 def _show_again(path: Path, printer: Printer) -> bool:
-    """Print an earlier run's figures, verb by verb."""
-    verb: list[Figure] = []
+    """Print an earlier run's figures."""
     with open(path, encoding="utf-8") as file:
-        for item in read(file):
-            if not isinstance(item, Figure):
-                printer.header(item)
-                continue
-            if verb and verb[0].verb != item.verb:
-                printer.figures(verb)
-                verb = []
-            verb.append(item)
-    printer.figures(verb)
+        header, found = read(file)
+    printer.header(header)
+    for _, group in itertools.groupby(found, lambda figure: (figure.verb, figure.case)):
+        printer.figures(list(group))
     return False
 
 
@@ -114,7 +108,10 @@ def _measure(options: argparse.Namespace, arguments: list[str], printer: Printer
         with tempfile.TemporaryDirectory(prefix="castlog-bench-", dir=base) as folder:
             run = Run(Path(folder), options.quick, options.rounds, options.corpus, names, teller)
             try:
-                printer.figures(list(_until_cleared(ALL[verb](run), teller)))
+                for _, group in itertools.groupby(ALL[verb](run), lambda figure: figure.case):
+                    found = list(group)
+                    teller.clear()
+                    printer.figures(found)
             except Exception:
                 failed = True
                 teller.clear()
@@ -127,8 +124,3 @@ def _notes(absent: dict[str, str], filesystem: str) -> Iterator[str]:
         yield f"{name} is left out: {package} is not installed (pip install 'castlog[bench]')"
     if filesystem in machine.IN_MEMORY:
         yield f"the folder lies on {filesystem}: nothing there is durable, so choose a disk with --dir"
-
-
-def _until_cleared(found: Iterable[Figure], teller: Teller) -> Iterator[Figure]:
-    yield from found
-    teller.clear()

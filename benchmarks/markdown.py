@@ -1,13 +1,36 @@
-"""Figures for the page about them: the table of bars with what was measured, and a table a verb."""
+"""Figures for the page about them: the table of bars with what was measured, and castlog among its peers."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from benchmarks.bars import BARS
 from benchmarks.figures import Figure
-from benchmarks.output import limit, measured, number, ratio, spread
+from benchmarks.output import limit, measured, number
+from benchmarks.peers import PEERS
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A verb in the table of peers, and what castlog is called there; of several names the last one measured stands."""
+
+    words: str
+    verb: str
+    castlog: tuple[str, ...] = ("castlog",)
+    case: str = ""
+
+
+_SIZES = ("castlog, as sealed", "castlog, compacted")
+_COLUMNS = (
+    Column("one durable append", "append_sync"),
+    Column("100 a commit", "append_batch"),
+    Column("a 300 KB request", "append_large"),
+    Column("fork at 1,000 events", "fork", case="in peers"),
+    Column("replay, decoded", "replay", ("castlog, decoded",)),
+    Column("size, plain", "size_plain", _SIZES),
+    Column("size, quadratic", "size_quadratic", _SIZES),
+)
 
 
 class Markdown:
@@ -36,23 +59,17 @@ class Markdown:
             shown = "<br>".join(_measured(figure, row.unit) for figure in figures) or "not measured"
             verdicts = dict.fromkeys(row.verdict(measured(figure)) for figure in figures)
             print(f"| {row.words} | {sign} {limit(row.bar, row.unit)} | {aim} | {shown} | {', '.join(verdicts)} |")
-        for verb, group in itertools.groupby(self._found, lambda figure: figure.verb):
-            print(f"\n### {verb}\n\n| | | median | quartiles | castlog against it |\n|---|---|---|---|---|")
-            for line in _rows(list(group)):
-                print(line)
+        print(f"\n| | {' | '.join(column.words for column in _COLUMNS)} |\n|---|{'---|' * len(_COLUMNS)}")
+        for name in ("castlog", *PEERS):
+            print(f"| {name} | {' | '.join(self._cell(column, name) for column in _COLUMNS)} |")
 
-
-def _rows(figures: Sequence[Figure]) -> Iterator[str]:
-    """Yield a table row for each value, with castlog's ratio to it where there is one."""
-    ratios = {(figure.case, figure.against): figure for figure in reversed(figures) if figure.against is not None}
-    for figure in figures:
-        if figure.value is None:
-            yield f"| | {figure.what} | {figure.note} | | |"
-        elif figure.against is None:
-            against = ratios.get((figure.case, figure.what))
-            over = "" if against is None else ratio(against)
-            value = f"{number(figure.value)} {figure.unit}"
-            yield f"| {figure.case} | {figure.what} | {value} | {spread(figure)} | {over} |"
+    def _cell(self, column: Column, name: str) -> str:
+        """Return a peer's value and castlog's ratio to it."""
+        names = column.castlog if name == "castlog" else (name, f"{name}, packed")
+        here = [figure for figure in self._found if figure.verb == column.verb and column.case in figure.case]
+        shown = [f"{number(f.value)} {f.unit}" for f in here if f.against is None and f.value and f.what in names]
+        ratios = [f"{f.ratio:.2g}x" for f in here if f.against in names]
+        return "<br>".join((*shown[-1:], *ratios[:1])) or "-"
 
 
 def _measured(figure: Figure, unit: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -25,11 +25,10 @@ class Lines:
         print(msgspec.json.encode(value).decode(), flush=True)
 
 
-def read(lines: Iterable[str]) -> Iterator[Mapping[str, object] | Figure]:
-    """Yield what `Lines` wrote: a header, then figures."""
-    for line in lines:
-        value = msgspec.json.decode(line)
-        yield value["header"] if "header" in value else msgspec.convert(value, Figure)
+def read(lines: Iterable[str]) -> tuple[dict[str, object], list[Figure]]:
+    """Return what `Lines` wrote: the header, and the figures."""
+    header, *figures = lines
+    return msgspec.json.decode(header)["header"], [msgspec.json.decode(line, type=Figure) for line in figures]
 
 
 def number(value: float | None) -> str:

@@ -40,7 +40,7 @@ def forks(run: Run) -> Iterator[Figure]:
         main.seal()
         made = 0
         for goal in run.size((1, 10, 100), (1, 10, 100, 1_000, 10_000)):
-            case = f"{goal:,} forks"
+            case = f"{goal:,} fork{'s' if goal > 1 else ''}"
             run.tell(case)
             new, before = goal - made, bytes_of(run.folder / "castlog")
             found: list[castlog.Branch] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ class Screen:
     """Draws on a terminal, with bars of blocks where the output can carry them, and plain signs elsewhere."""
 
     def __init__(self) -> None:
+        self._verb = ""
         self._columns = shutil.get_terminal_size((100, 24)).columns
         try:
             (_BLOCKS + "≥≤").encode(sys.stdout.encoding or "ascii")
@@ -33,19 +33,17 @@ class Screen:
             print(f"{name:<28}{value}")
 
     def figures(self, found: Sequence[Figure]) -> None:
-        """Draw one verb's figures, case by case."""
-        if not found:
-            return
-        print(f"\n{found[0].verb}")
-        for case, group in itertools.groupby(found, lambda figure: figure.case):
-            figures = list(group)
-            if case:
-                print(f"  {case}")
-            self._values([figure for figure in figures if figure.against is None and figure.value is not None])
-            self._verdicts([figure for figure in figures if figure.against is not None or figure.bar is not None])
-            for figure in figures:
-                if figure.note is not None:
-                    print(f"    {figure.what}: {figure.note}")
+        """Draw the figures of one case of a verb."""
+        if found[0].verb != self._verb:
+            self._verb = found[0].verb
+            print(f"\n{self._verb}")
+        if found[0].case:
+            print(f"  {found[0].case}")
+        self._values([figure for figure in found if figure.against is None and figure.value is not None])
+        self._verdicts([figure for figure in found if figure.against is not None or figure.bar is not None])
+        for figure in found:
+            if figure.note is not None:
+                print(f"    {figure.what}: {figure.note}")
 
     def _values(self, figures: Sequence[Figure]) -> None:
         if not figures:
