@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 
 import castlog
@@ -42,8 +43,11 @@ def large(run: Run) -> Iterator[Figure]:
     appended between the measurements.
     """
     turns = _turns(quadratic(LARGE_TURN + run.times(20, 40)))
-    with open_peers(run.folder, [name for name in run.peers if name in PLAIN]) as peers:
-        raw, own = RawLmdb(run.place("raw-lmdb")), Castlog(run.place("raw-castlog"))
+    with (
+        open_peers(run.folder, [name for name in run.peers if name in PLAIN]) as peers,
+        closing(RawLmdb(run.place("raw-lmdb"))) as raw,
+        closing(Castlog(run.place("raw-castlog"))) as own,
+    ):
         for turn in turns[:LARGE_TURN]:
             for peer in (*peers.values(), raw, own):
                 peer.append(turn)
@@ -52,8 +56,6 @@ def large(run: Run) -> Iterator[Figure]:
         works["castlog, bytes at hand"] = _requests(late, own, partial(_append_bytes, own))
         works["lmdb, bytes at hand"] = _requests(late, raw, partial(_put_bytes, raw))
         times = figures.in_turn(works, run.tell)
-        for peer in (raw, own):
-            peer.close()
     smallest, largest = (len(encode(turn[1].payload)) // 1000 for turn in (late[0], late[-1]))
     case = f"requests of {smallest} to {largest} KB"
     bare = {name: times.pop(name) for name in list(times) if name not in peers}

@@ -64,7 +64,7 @@ def import_corpus(run: Run) -> Iterator[Figure]:
                 added = max(added, reports[0].added)
     case = f"{added:,} events, {size / 1e6:.1f} MB"
     yield from figures.values("import_corpus", case, times, figures.SECONDS)
-    yield from figures.values("import_corpus", case, times, figures.rate(size // 1_000_000, "MB/s"))
+    yield from figures.values("import_corpus", case, times, figures.Unit("MB/s", lambda seconds: size / 1e6 / seconds))
 
 
 def _chosen(run: Run, corpus: Path) -> Path:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from benchmarks.run import Run
 from benchmarks.workload import Event, plain
 
 CROWD = 16
+ONE_THREAD, A_FILE = "lmdb, one thread", "jsonl, a file a thread"
 _EACH = 4  # A single writer does so many times the work of one of a crowd, to be measured as long.
 
 Append = Callable[[list[Event]], object]
@@ -30,32 +31,19 @@ Append = Callable[[list[Event]], object]
 def threads(run: Run) -> Iterator[Figure]:
     """1 to 16 threads, raw LMDB in one thread, and a JSON Lines file a thread."""
     events = list(plain(run.size(20, 60)))
-    with ExitStack() as stack:
-        own = Castlog(run.place("castlog"))
-        stack.callback(own.close)
-        branches = [own.branch, *own.branch.fork_many(CROWD - 1)]
-        raw = RawLmdb(run.place("lmdb"))
-        stack.callback(raw.close)
-        files = [JsonLines(run.place("jsonl"), 0)]
-        files += [JsonLines(run.folder / "jsonl", number) for number in range(1, CROWD)]
-        for file in files:
-            stack.callback(file.close)
-        appends = [branch.extend for branch in branches], [file.append for file in files]
+    bars = {ONE_THREAD: BARS["append_threads_lmdb"], A_FILE: BARS["append_threads_jsonl"]}
+    with _thread_stores(run) as (branches, raw, files):
         for count in run.size((4, CROWD), (1, 2, 4, 8, CROWD)):
             works = {
-                "castlog": partial(_all_at_once, appends[0][:count], events),
-                "lmdb, one thread": partial(_all_at_once, [raw.append], events * _EACH),
-                "jsonl, a file a thread": partial(_all_at_once, appends[1][:count], events),
+                "castlog": partial(_all_at_once, branches[:count], events),
+                ONE_THREAD: partial(_all_at_once, [raw], events * _EACH),
+                A_FILE: partial(_all_at_once, files[:count], events),
             }
             rounds = run.times(5, 11)
             times = figures.in_turn({n: itertools.repeat(w, rounds) for n, w in works.items()}, run.tell, _call)
-            bars = {
-                "lmdb, one thread": BARS["append_threads_lmdb"],
-                "jsonl, a file a thread": BARS["append_threads_jsonl"],
-            }
-            yield from figures.against_all(
-                "append_threads", f"{count} threads", times, figures.rate(1), bars=bars if count == CROWD else None
-            )
+            case = f"{count} thread{'s' if count > 1 else ''}"
+            judged = bars if count == CROWD else None
+            yield from figures.against_all("append_threads", case, times, figures.rate(1), bars=judged)
 
 
 def procs(run: Run) -> Iterator[Figure]:
@@ -92,6 +80,18 @@ class Crew:
             worker.stdin.flush()
         spans = [_answer(worker) for worker in self._workers]
         return (max(end for _, end in spans) - min(start for start, _ in spans)) / (each * self.size)
+
+
+@contextmanager
+def _thread_stores(run: Run) -> Iterator[tuple[list[Append], Append, list[Append]]]:
+    """Open a store with a branch a thread, a raw LMDB, and a file a thread; yield how each of them appends."""
+    with ExitStack() as stack:
+        own = stack.enter_context(closing(Castlog(run.place("castlog"))))
+        raw = stack.enter_context(closing(RawLmdb(run.place("lmdb"))))
+        place = run.place("jsonl")
+        files = [stack.enter_context(closing(JsonLines(place, number))) for number in range(CROWD)]
+        branches = [own.branch, *own.branch.fork_many(CROWD - 1)]
+        yield [branch.extend for branch in branches], raw.append, [file.append for file in files]
 
 
 @contextmanager

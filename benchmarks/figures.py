@@ -17,7 +17,7 @@ Work = Callable[[], Any]
 Times = dict[str, list[float]]
 
 _WARM = 10  # One round in so many is warm-up and dropped, at least one where there are four or more.
-_BLOCKS = 8  # A ratio's spread is that of its value in so many stretches of the run.
+_BLOCKS = 8  # A ratio is taken in so many stretches of the run, since the machine may be another one in each.
 
 Sense = Literal["rate", "time", "size"]
 
@@ -62,9 +62,9 @@ KILOBYTES = Unit("KB", lambda size: size / 1e3)
 MEGABYTES = Unit("MB", lambda size: size / 1e6)
 
 
-def rate(count: int, name: str = "events/s") -> Unit:
-    """Return the unit of work that does `count` things in the measured time."""
-    return Unit(name, lambda seconds: count / seconds)
+def rate(count: int) -> Unit:
+    """Return the unit of work that does `count` events in the measured time."""
+    return Unit("events/s", lambda seconds: count / seconds)
 
 
 def seconds(work: Work) -> float:
@@ -134,8 +134,7 @@ def ratio(
     """Return what castlog does against a peer: its rate over the peer's, its time, or its size."""
     what, against = names
     mine, theirs = times[what], times[against]
-    low, _, high = _quartiles(list(_in_blocks(mine, theirs, sense)))
-    found = _over(mine, theirs, sense)
+    low, found, high = _quartiles(list(_in_blocks(mine, theirs, sense)))
     figure = Figure(
         verb,
         case,

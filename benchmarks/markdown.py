@@ -8,7 +8,7 @@ import msgspec
 
 from benchmarks.bars import BARS
 from benchmarks.figures import Figure
-from benchmarks.output import limit, measured, number
+from benchmarks.output import limit, measured, number, over
 from benchmarks.peers import PEERS
 
 
@@ -68,7 +68,7 @@ class Markdown:
         names = column.castlog if name == "castlog" else (name, f"{name}, packed")
         here = [figure for figure in self._found if figure.verb == column.verb and column.case in figure.case]
         shown = [f"{number(f.value)} {f.unit}" for f in here if f.against is None and f.value and f.what in names]
-        ratios = [f"{f.ratio:.2g}x" for f in here if f.against in names]
+        ratios = [f"{over(f.ratio)}x" for f in here if f.against in names]
         return "<br>".join((*shown[-1:], *ratios[:1])) or "-"
 
 

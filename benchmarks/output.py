@@ -53,8 +53,15 @@ def limit(value: float, unit: str) -> str:
 
 def ratio(figure: Figure) -> str:
     """Return a ratio with its spread."""
-    quartiles = "" if figure.ratio_low == figure.ratio_high else f" ({figure.ratio_low:.2f} to {figure.ratio_high:.2f})"
-    return f"{figure.ratio:.2f}x the {figure.sense}{quartiles}"
+    quartiles = ""
+    if figure.ratio_low != figure.ratio_high:
+        quartiles = f" ({over(figure.ratio_low)} to {over(figure.ratio_high)})"
+    return f"{over(figure.ratio)}x the {figure.sense}{quartiles}"
+
+
+def over(value: float | None) -> str:
+    """Return the number of a ratio with two digits after the point, or with two that mean something."""
+    return "" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def spread(figure: Figure) -> str:

@@ -55,7 +55,7 @@ class Screen:
         spreads = [spread(figure) for figure in figures]
         wide = max(len(f.what) for f in figures)
         spread_wide = max(map(len, spreads))
-        room = min(_BAR_CELLS_MAX, self._columns - wide - spread_wide - 26)
+        room = min(_BAR_CELLS_MAX, self._columns - wide - spread_wide - 27)
         for figure, quartiles in zip(figures, spreads, strict=True):
             top = highest.get(figure.unit)  # A value that stands alone needs no bar.
             bar = self._bar((figure.value or 0) / top, room) if top else ""
@@ -73,16 +73,19 @@ class Screen:
     def _verdicts(self, figures: Sequence[Figure]) -> None:
         names = [figure.what if figure.against is None else f"{figure.what} / {figure.against}" for figure in figures]
         for figure, name in zip(figures, names, strict=True):
-            print(f"    {name:<{max(map(len, names))}}  {self._verdict(figure)}".rstrip())
+            found = "" if figure.ratio is None else ratio(figure)
+            line = f"    {name:<{max(map(len, names))}}  {found}".rstrip()
+            goal = self._goal(figure)
+            if len(line) + len(goal) > self._columns:
+                print(line)
+                line = " " * 6
+            print(f"{line}  {goal}".rstrip())
 
-    def _verdict(self, figure: Figure) -> str:
-        words = ""
-        if figure.ratio is not None:
-            words = ratio(figure)
-        if figure.row is not None:
-            bar = BARS[figure.row]
-            sign = "≥" if bar.least else "≤"
-            aim = "" if bar.aim is None else f", aim {limit(bar.aim, bar.unit)}"
-            verdict = bar.verdict(measured(figure))
-            words += f"  bar {sign if self._blocks else _ASCII[sign]} {limit(bar.bar, bar.unit)}{aim}: {verdict}"
-        return words
+    def _goal(self, figure: Figure) -> str:
+        if figure.row is None:
+            return ""
+        bar = BARS[figure.row]
+        sign = "≥" if bar.least else "≤"
+        aim = "" if bar.aim is None else f", aim {limit(bar.aim, bar.unit)}"
+        shown = sign if self._blocks else _ASCII[sign]
+        return f"bar {shown} {limit(bar.bar, bar.unit)}{aim}: {bar.verdict(measured(figure))}"

@@ -47,7 +47,7 @@ def restore_cold(run: Run) -> Iterator[Figure]:
     """A process that opens a store and folds all its events, since there are no snapshots yet."""
     times = _cold(run, "fold", run.times(3, 9))
     yield figures.left_out(
-        "restore_cold", "restore from a snapshot", "castlog has no snapshots yet; it folds all events"
+        "restore_cold", "restore from a snapshot", "castlog has no snapshots yet, so all events are folded"
     )
     yield from figures.against_all("restore_cold", f"{_history(run):,} events", times, MILLISECONDS, sense="time")
 

@@ -92,3 +92,14 @@ def test_the_list_names_every_verb_with_what_it_measures() -> None:
     assert run.returncode == 0
     assert all(len(line.split(maxsplit=1)) == 2 for line in run.stdout.splitlines())
     assert {"append_sync", "memory", "scale_depth"} <= {line.split()[0] for line in run.stdout.splitlines()}
+
+
+def test_the_page_has_a_row_for_every_bar(tmp_path: Path) -> None:
+    """benchmarks/README.md shows each bar and aim as the table in the code has it."""
+    saved = tmp_path / "empty.jsonl"
+    saved.write_text('{"header": {}}\n', encoding="utf-8")
+    rows = [line for line in _run("--read", str(saved), "--markdown").stdout.splitlines() if "not measured" in line]
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert len(rows) > 20
+    for row in rows:
+        assert row.split("not measured")[0] in page

@@ -23,10 +23,10 @@ def memory() -> tuple[int, int]:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
 
 
+start = memory()
 with castlog.open(sys.argv[1]) as store:
     branch = store.sessions()[0].branch("main")
     head = branch.head.seq
-    start = memory()
     early = highest = mapped = 0
     for event in branch.events():
         assert event.payload
