@@ -50,7 +50,8 @@ class Markdown:
 
     def end(self) -> None:
         """Write it all."""
-        print("Measured on " + ", ".join(f"{name} {value}" for name, value in self._header.items()) + ".\n")
+        told = (f"{name} {value}" for name, value in self._header.items() if name != "command")  # It holds paths.
+        print(f"Measured on {', '.join(told)}.\n")
         print("| work | bar | aim | measured | |\n|---|---|---|---|---|")
         for row in BARS.values():
             sign = "≥" if row.least else "≤"
