@@ -187,8 +187,9 @@ class View:
                 with core.read() as txn:
                     run = reader.run_at(txn, core.objects, salt, owner.timeline, seq, wanted=left, reverse=reverse)
                 low, high = (max(run.first, owner.first), seq) if reverse else (seq, min(run.last, owner.last))
-                page = Page(run, core.fetch, bulk=wanted is None)
                 records = run.records
+                most = 2 * (high - low + 1) >= len(records)  # singly a payload costs twice as much
+                page = Page(run, core.fetch, bulk=wanted is None and most)
                 for at in range(high, low - 1, -1) if reverse else range(low, high + 1):
                     record = records[at - run.first]
                     if wanted is None or record.type in wanted:
