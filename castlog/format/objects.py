@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 import zstandard
@@ -22,11 +23,14 @@ CHUNK = 1
 PIECE = 2
 PACK = 3
 SNAPSHOT = 4
+DICTIONARY = 5
 STORED = 0
 ZSTD = 1
 
 SECRET_BYTES = 32
-SEAL_LEVEL = 1
+SEAL_LEVEL = 1  # while somebody waits for an append
+COMPACT_LEVEL = 9
+NO_DICTIONARY = 0
 
 _PREFIX = struct.Struct("<BBHQ32s")  # kind, codec, dictionary, uncompressed length, digest
 PREFIX_BYTES = 44
@@ -36,7 +40,21 @@ _PAGE = 4096
 _PAGE_HEAD = 16  # what LMDB keeps at the start of a run of overflow pages
 PART_BYTES_MAX = limits.PART_PAGES * _PAGE - _PAGE_HEAD
 
-_own = threading.local()  # compressors crash when threads share them; each thread keeps its own
+Context = TypeVar("Context")
+
+_CONTEXTS_MAX = 4  # a thread's compressors or decompressors: one without a dictionary, and those of a few stores
+
+
+class Dictionary(msgspec.Struct, frozen=True):
+    """A Zstandard dictionary: its number in the store, its object's digest, its bytes."""
+
+    number: int
+    digest: bytes
+    data: bytes
+
+
+Load = Callable[[int], Dictionary]
+"""Returns a store's dictionary by its number; raises Corrupt."""
 
 
 class Object(msgspec.Struct, frozen=True):
@@ -52,26 +70,39 @@ def digest(secret: bytes, kind: int, data: bytes) -> bytes:
     return blake3(bytes((kind,)) + data, key=secret).digest()
 
 
-def encode(secret: bytes, kind: int, data: bytes) -> bytes:
+def encode(
+    secret: bytes, kind: int, data: bytes, *, level: int = SEAL_LEVEL, dictionary: Dictionary | None = None
+) -> bytes:
     """Return the bytes of an object, compressed where that makes it smaller."""
-    frame = _compressor().compress(data)
-    codec = ZSTD
+    frame = _compressors.get(level, dictionary).compress(data)
+    codec, number = ZSTD, NO_DICTIONARY if dictionary is None else dictionary.number
     if len(frame) >= len(data):
-        codec, frame = STORED, data
-    return _PREFIX.pack(kind, codec, 0, len(data), digest(secret, kind, data)) + frame
+        codec, number, frame = STORED, NO_DICTIONARY, data
+    return _PREFIX.pack(kind, codec, number, len(data), digest(secret, kind, data)) + frame
 
 
-def decode(secret: bytes, blob: bytes) -> Object:
-    """Return the object whose bytes `encode` wrote, its digest checked; raises Corrupt."""
+def no_dictionary(number: int) -> Dictionary:
+    """Raise Corrupt: for frames that may name no dictionary."""
+    raise Corrupt(f"an object names the unknown codec {ZSTD} or dictionary {number}")
+
+
+def decode(secret: bytes, blob: bytes, load: Load = no_dictionary) -> Object:
+    """Return the object whose bytes `encode` wrote, its digest checked; raises Corrupt.
+
+    `load` is asked for the dictionary of a frame that names one.
+    """
     if len(blob) < PREFIX_BYTES:
         raise Corrupt(f"an object of {len(blob)} bytes is shorter than its prefix")
-    kind, codec, dictionary, length, stated = _PREFIX.unpack_from(blob)
+    kind, codec, number, length, stated = _PREFIX.unpack_from(blob)
     frame = memoryview(blob)[PREFIX_BYTES:]
-    if codec not in (STORED, ZSTD) or dictionary != 0:
-        raise Corrupt(f"an object names the unknown codec {codec} or dictionary {dictionary}")
+    if codec not in (STORED, ZSTD) or (codec == STORED and number != NO_DICTIONARY):
+        raise Corrupt(f"an object names the unknown codec {codec} or dictionary {number}")
     if length > limits.OBJECT_BYTES_MAX:
         raise Corrupt(f"an object's prefix states {length:,} bytes; none is so large", length=length)
-    data = bytes(frame) if codec == STORED else _decompress(frame, length)
+    if codec == STORED:
+        data = bytes(frame)
+    else:
+        data = _decompress(frame, length, None if number == NO_DICTIONARY else load(number))
     if len(data) != length or digest(secret, kind, data) != stated:
         raise Corrupt("an object's bytes do not match its digest")
     return Object(kind, stated, data)
@@ -81,6 +112,12 @@ def length(first_part: bytes) -> int:
     """Return the uncompressed length that an object's prefix states; nothing is checked."""
     stated: int = _PREFIX.unpack_from(first_part)[3]
     return stated
+
+
+def dictionary_of(first_part: bytes) -> int:
+    """Return the number of the dictionary that an object's prefix names, or NO_DICTIONARY; nothing is checked."""
+    number: int = _PREFIX.unpack_from(first_part)[2]
+    return number
 
 
 def split(blob: bytes) -> Iterator[bytes]:
@@ -97,22 +134,46 @@ def split(blob: bytes) -> Iterator[bytes]:
         position += size
 
 
-def _compressor() -> zstandard.ZstdCompressor:
-    try:
-        compressor: zstandard.ZstdCompressor = _own.compressor
-    except AttributeError:
-        compressor = _own.compressor = zstandard.ZstdCompressor(level=SEAL_LEVEL, write_checksum=False)
-    return compressor
+class _Contexts(threading.local, Generic[Context]):
+    """A thread's own compressors or decompressors: they crash when threads share them.
+
+    Known by level and by the digest of the dictionary, which no other store's dictionary has.
+    """
+
+    def __init__(self, make: Callable[[int, zstandard.ZstdCompressionDict | None], Context]) -> None:
+        self._make = make
+        self._kept: dict[tuple[int, bytes], Context] = {}
+
+    def get(self, level: int, dictionary: Dictionary | None) -> Context:
+        """Return the context for a level and a dictionary."""
+        key = (level, b"" if dictionary is None else dictionary.digest)
+        try:
+            return self._kept[key]
+        except KeyError:
+            pass
+        if len(self._kept) >= _CONTEXTS_MAX:
+            del self._kept[next(iter(self._kept))]
+        data = None if dictionary is None else zstandard.ZstdCompressionDict(dictionary.data)
+        context = self._kept[key] = self._make(level, data)
+        return context
 
 
-def _decompress(frame: memoryview, length: int) -> bytes:
-    try:
-        decompressor: zstandard.ZstdDecompressor = _own.decompressor
-    except AttributeError:
-        decompressor = _own.decompressor = zstandard.ZstdDecompressor()
+def _make_compressor(level: int, data: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=level, dict_data=data, write_checksum=False, write_dict_id=False)
+
+
+def _make_decompressor(level: int, data: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(dict_data=data)
+
+
+_compressors = _Contexts(_make_compressor)
+_decompressors = _Contexts(_make_decompressor)
+
+
+def _decompress(frame: memoryview, length: int, dictionary: Dictionary | None) -> bytes:
     try:
         if zstandard.frame_content_size(frame) != length:
             raise Corrupt("an object's frame states another length than its prefix")
-        return decompressor.decompress(frame, allow_extra_data=False)
+        return _decompressors.get(0, dictionary).decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as exc:
         raise Corrupt(f"an object's frame does not decompress: {exc}") from exc

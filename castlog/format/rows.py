@@ -194,6 +194,12 @@ class Trash(msgspec.Struct, frozen=True, array_like=True):
     branch: int
 
 
+class Dictionary(msgspec.Struct, frozen=True, array_like=True):
+    """Where a dictionary lies: in an object of its own."""
+
+    object: int
+
+
 RowType = TypeVar("RowType", bound=msgspec.Struct)
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -305,6 +311,7 @@ OPEN_AT_FORK = Clustered(b"T", 5, "16s", OpenCall)
 PIECES = Table(b"P", "32s", Piece)
 KEYS = Table(b"K", "16s16sQ", Seq)
 TRASH = Table(b"D", "Q", Trash)
+DICTIONARIES = Table(b"Z", "H", Dictionary)
 
 # Three tables whose keys or values are of another form.
 _NAME_LETTER = b"B"  # session, then the name's UTF-8
@@ -341,9 +348,12 @@ def record_seq(key: bytes) -> int:
     return seq
 
 
+PART_LETTER = b"X"
+
+
 def part_key(number: int, part: int) -> bytes:
     """Return the key of a part of an object."""
-    return _PART.pack(b"X", number, part)
+    return _PART.pack(PART_LETTER, number, part)
 
 
 def format_version(value: bytes) -> int:

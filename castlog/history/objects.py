@@ -12,7 +12,7 @@ from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Corrupt
 from castlog.format import objects as fmt
 from castlog.format import rows
-from castlog.history.tables import take_number
+from castlog.history import tables
 
 
 class Cache:
@@ -66,7 +66,25 @@ class Objects:
 
     def read(self, txn: ReadTxn, number: int) -> fmt.Object:
         """Return an object, its digest checked; raises Corrupt naming it."""
-        return read(txn, self.secret, number)
+        return self._read(txn, number, lambda dictionary: self.dictionary(txn, dictionary))
+
+    def dictionary(self, txn: ReadTxn, number: int) -> fmt.Dictionary:
+        """Return a dictionary of the store; raises Corrupt.
+
+        Its row is read each time, since another process may have put another dictionary in its place.
+        """
+        row = tables.get(txn, rows.DICTIONARIES, number)
+        if row is None:
+            raise Corrupt(f"dictionary {number} is missing", dictionary=number)
+
+        def load() -> tuple[fmt.Dictionary, int]:
+            item = self._read(txn, row.object, fmt.no_dictionary)
+            if item.kind != fmt.DICTIONARY:
+                raise Corrupt(f"object {row.object} is not a dictionary", object=row.object)
+            return fmt.Dictionary(number, item.digest, item.data), len(item.data)
+
+        found: fmt.Dictionary = self.cache.get(("dictionary", number, row.object), load)
+        return found
 
     def stretch(self, txn: ReadTxn, number: int, offset: int, length: int) -> bytes:
         """Return a stretch of a chunk object; raises Corrupt naming the object.
@@ -87,18 +105,16 @@ class Objects:
 
     def write(self, txn: WriteTxn, blob: bytes) -> int:
         """Write an encoded object under a new number and return the number."""
-        number = take_number(txn, "object")
+        number = tables.take_number(txn, "object")
         for part, data in enumerate(fmt.split(blob)):
             txn.put(rows.part_key(number, part), data)
         return number
 
-
-def read(txn: ReadTxn, secret: bytes, number: int) -> fmt.Object:
-    """Return the object with this number, its digest checked; raises Corrupt naming it."""
-    parts = [data for _, data in txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))]
-    if not parts:
-        raise Corrupt(f"object {number} is missing", object=number)
-    try:
-        return fmt.decode(secret, parts[0] if len(parts) == 1 else b"".join(parts))
-    except Corrupt as exc:
-        raise Corrupt(f"object {number}: {exc}", object=number) from exc
+    def _read(self, txn: ReadTxn, number: int, load: fmt.Load) -> fmt.Object:
+        parts = [data for _, data in txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))]
+        if not parts:
+            raise Corrupt(f"object {number} is missing", object=number)
+        try:
+            return fmt.decode(self.secret, parts[0] if len(parts) == 1 else b"".join(parts), load)
+        except Corrupt as exc:
+            raise Corrupt(f"object {number}: {exc}", object=number) from exc

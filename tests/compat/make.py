@@ -323,6 +323,7 @@ def sample_rows(held: dict[bytes, bytes]) -> list[tuple[rows.Table[Any], tuple[i
         (rows.KEYS, (SESSION, identity.short_digest("once"), 1), rows.Seq(5)),
         (rows.TRASH, (1,), rows.Trash(START, SESSION, 0)),
         (rows.TRASH, (2,), rows.Trash(START, SESSION, 2)),
+        (rows.DICTIONARIES, (1,), rows.Dictionary(12)),
     ]
 
 

@@ -19,6 +19,7 @@ TABLES = {name: value for name, value in vars(rows).items() if isinstance(value,
 tables = pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
 
 U64 = st.integers(0, (1 << 64) - 1)
+NUMBERS = {"Q": U64, "H": st.integers(0, (1 << 16) - 1)}
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 
 
@@ -46,8 +47,10 @@ def rows_of(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 def fields_of(table: rows.Table[Any]) -> st.SearchStrategy[tuple[int | bytes, ...]]:
     """Return any key fields of a table."""
-    layout = re.findall(r"(\d*)([sQ])", table._struct.format)
-    return st.tuples(*(U64 if code == "Q" else st.binary(min_size=int(n), max_size=int(n)) for n, code in layout))
+    layout = re.findall(r"(\d*)([sQH])", table._struct.format)
+    return st.tuples(
+        *(NUMBERS[code] if code != "s" else st.binary(min_size=int(n), max_size=int(n)) for n, code in layout)
+    )
 
 
 @tables

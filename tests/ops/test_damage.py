@@ -12,7 +12,7 @@ from castlog import Conflict, Corrupt
 from castlog.engine.base import WriteTxn
 from castlog.format import rows
 from castlog.format.chunk import decode
-from castlog.history import objects, reader, sealing, sessions
+from castlog.history import reader, sealing, sessions
 
 
 def test_a_sound_store_reads_true_and_has_no_findings(kept) -> None:
@@ -329,10 +329,10 @@ def _users(kept, digests: set[bytes]) -> set[tuple[str, int]]:
     """Return the events whose payload needs one of these pieces."""
     users = set()
     with kept.engine.read() as txn:
-        secret = kept.store._core.objects.secret
+        objects = kept.store._core.objects
         for key, row in kept.decoded(rows.CHUNKS):
             timeline, _ = rows.CHUNKS.fields(key)
-            head, _ = decode(objects.read(txn, secret, row.object).data)
+            head, _ = decode(objects.read(txn, row.object).data)
             for seq, record in enumerate(head.records, row.first):
                 if record.stored and digests & {head.pieces[index] for index in record.stored.recipe}:
                     users |= kept.owned(timeline, seq, seq)

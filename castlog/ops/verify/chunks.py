@@ -6,7 +6,7 @@ from castlog.engine.base import ReadTxn
 from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
-from castlog.history import calls, objects
+from castlog.history import calls
 from castlog.history.runs import Run, SealedRun
 from castlog.ops.verify import scan
 from castlog.ops.verify.chain import Chain
@@ -59,7 +59,7 @@ def check_beyond(txn: ReadTxn, chain: Chain, tail: rows.Tail) -> None:
 def _load(inspection: Inspection, txn: ReadTxn, chain: Chain, last: int, row: rows.Chunk) -> SealedRun | None:
     """Read a chunk past any cache, check it and follow its events; None when it is lost."""
     try:
-        item = objects.read(txn, inspection.objects.secret, row.object)
+        item = inspection.objects.read(txn, row.object)
         if item.kind != fmt.CHUNK:
             raise Corrupt(f"object {row.object} is not a chunk", object=row.object)
         head, body = chunk.decode(item.data[row.offset : row.offset + row.length])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from castlog.engine.base import ReadTxn
 from castlog.format import objects as fmt
 from castlog.format import rows
-from castlog.history import objects
 from castlog.ops.verify import inventory, scan
 from castlog.ops.verify.inspection import DAMAGE, Inspection
 
@@ -59,7 +58,7 @@ def check_pieces(inspection: Inspection) -> None:
 
 
 def _check_pack(inspection: Inspection, txn: ReadTxn, number: int, starts: list[int]) -> None:
-    item = objects.read(txn, inspection.objects.secret, number)
+    item = inspection.objects.read(txn, number)
     if item.kind != fmt.PACK:
         inspection.found("misplaced_piece", f"object {number} is no pack, but the index places pieces there")
         return
