@@ -30,6 +30,9 @@ APPEND_TRIES_MAX = 100  # a large append is prepared again when its branch moved
 RECENT_BYTES = 16 * 1024 * 1024  # last large payloads, kept to cut the next along them: one a branch, for dozens
 AHEAD_BYTES = 4 * 1024 * 1024  # pieces beyond this are written in commits of their own, so others need not wait
 PART_PAGES = 14  # objects lie in parts of at most 14 pages: LMDB never needs a long run of free ones
+LEAF_PART_BYTES = (
+    800  # what fills no page shares one with others; LMDB packs such parts the better the smaller they are
+)
 
 # Reading.
 CANDIDATES_MAX = 200  # a shell shows no more completions than fit on a screen or two

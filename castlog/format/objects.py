@@ -124,14 +124,17 @@ def split(blob: bytes) -> Iterator[bytes]:
     """Cut an object's bytes into the values that hold it.
 
     LMDB gives a value over about 2 KB whole pages of 4,096 bytes less a head of 16. Parts that fill their pages
-    exactly, with the remainder in a small value of its own, waste none.
+    exactly waste none; the remainder goes into small values, which share pages with others.
     """
     position, end = 0, len(blob)
-    while position < end:
-        pages = min((end - position + _PAGE_HEAD) // _PAGE, limits.PART_PAGES)
-        size = pages * _PAGE - _PAGE_HEAD if pages else end - position
+    while pages := min((end - position + _PAGE_HEAD) // _PAGE, limits.PART_PAGES):
+        size = pages * _PAGE - _PAGE_HEAD
         yield blob[position : position + size]
         position += size
+    left = end - position
+    count = -(-left // limits.LEAF_PART_BYTES)
+    for number in range(count):
+        yield blob[position + left * number // count : position + left * (number + 1) // count]
 
 
 class _Contexts(threading.local, Generic[Context]):

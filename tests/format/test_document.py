@@ -242,6 +242,7 @@ def test_kinds_and_codecs_match() -> None:
 def test_bounds_match() -> None:
     """Every number the text states for parts, packs, pieces and objects is the code's."""
     text = section("7. Objects")
+    assert f"as have {limits.LEAF_PART_BYTES} bytes at the most" in text
     assert f"at most {limits.PART_PAGES}, less {objects._PAGE_HEAD} bytes: {objects.PART_BYTES_MAX:,} at" in text
     assert f"whole pages of {objects._PAGE:,} bytes" in text
     assert f"{objects._PAGE - objects._PAGE_HEAD:,} bytes or more are left" in text

@@ -162,7 +162,10 @@ PAGE, HEAD = 4096, 16
 @example(114_656)
 @settings(max_examples=60)
 def test_parts_fill_whole_pages(size: int) -> None:
-    """Parts join to the whole; each but the last fills its pages to the byte, as many as are full, 14 at the most."""
+    """Parts join to the whole; they fill pages to the byte, 14 at the most, until only less than a page is left.
+
+    That is cut into as few equal parts as are short enough to share a page with others.
+    """
     blob = random.Random(size).randbytes(size)
     parts = list(objects.split(blob))
     assert b"".join(parts) == blob
@@ -174,11 +177,11 @@ def test_parts_fill_whole_pages(size: int) -> None:
             assert rest == 0
             assert 1 <= pages <= 14
             assert pages == 14 or left < (pages + 1) * PAGE - HEAD
-        else:
-            assert len(part) == left
         left -= len(part)
     assert all(len(part) <= objects.PART_BYTES_MAX <= limits.VALUE_BYTES_MAX for part in parts)
-    assert sum(len(part) < PAGE - HEAD for part in parts) <= 1
+    short = [len(part) for part in parts if len(part) < PAGE - HEAD]
+    assert len(short) == -(-sum(short) // limits.LEAF_PART_BYTES)
+    assert max(short, default=0) - min(short, default=0) <= 1
 
 
 def test_the_part_arithmetic_is_lmdbs() -> None:
