@@ -340,6 +340,11 @@ def record_key(timeline: int, seq: int) -> bytes:
     return _RECORD.pack(TIMELINES.letter, timeline, _RECORD_KIND, seq)
 
 
+def is_record(key: bytes) -> bool:
+    """Return whether a key of a timeline's rows is a record's."""
+    return len(key) > _KIND_AT and key[_KIND_AT] == _RECORD_KIND
+
+
 def record_seq(key: bytes) -> int:
     """Return the seq in a record's key; raises Corrupt for a key of another shape."""
     if len(key) != _RECORD.size:

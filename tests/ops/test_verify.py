@@ -664,7 +664,41 @@ def a_key_too_short_for_its_table(kept, patch) -> None:
     kept.put(b"T\xff", b"?")
 
 
+@breaks("missing_dictionary", "was compressed with dictionary 7")
+def a_dictionary_without_a_row(kept, patch) -> None:
+    """An object names a dictionary nobody knows."""
+    core = kept.store._core
+    blob = fmt.encode(core.objects.secret, fmt.PACK, b"?" * 99, dictionary=_dictionary(core))
+    kept.engine.update(lambda txn: core.objects.write(txn, blob))
+
+
+@breaks("missing_dictionary", "object 1000")
+def a_dictionary_without_an_object(kept, patch) -> None:
+    """The row of a dictionary leads to no object."""
+    key = rows.DICTIONARIES.key(7)
+    kept.put(key, rows.DICTIONARIES.encode(key, rows.Dictionary(1000)))
+
+
+@breaks("damaged_object", "not a dictionary")
+def a_dictionary_in_another_object(kept, patch) -> None:
+    """The row of a dictionary leads to a chunk."""
+    key = rows.DICTIONARIES.key(7)
+    kept.put(key, rows.DICTIONARIES.encode(key, rows.Dictionary(1)))
+
+
 # Remarks.
+
+
+@breaks("unused_dictionary")
+def a_dictionary_nobody_needs(kept, patch) -> None:
+    """A dictionary is there and no object names it."""
+    core = kept.store._core
+    data = _dictionary(core).data
+    number = kept.engine.update(
+        lambda txn: core.objects.write(txn, fmt.encode(core.objects.secret, fmt.DICTIONARY, data))
+    )
+    key = rows.DICTIONARIES.key(7)
+    kept.put(key, rows.DICTIONARIES.encode(key, rows.Dictionary(number)))
 
 
 @breaks("unused_object")
@@ -693,6 +727,11 @@ def a_result_of_no_call(kept, patch) -> None:
 def a_call_opened_twice(kept, patch) -> None:
     """A call id is used again before its result came."""
     kept.session.branch("inner").append("tool_call", {}, call_id="other")
+
+
+def _dictionary(core) -> fmt.Dictionary:
+    data = b"words that come again and again"
+    return fmt.Dictionary(7, fmt.digest(core.objects.secret, fmt.DICTIONARY, data), data)
 
 
 @pytest.mark.parametrize(("name", "words", "function"), BREAKS, ids=[item[2].__name__ for item in BREAKS])
@@ -743,7 +782,7 @@ def test_one_session_is_checked_without_the_others(kept_in_memory) -> None:
     assert set(kept.found(rev=f"{kept.session.id}/inner")) == {"damaged_object"}
 
 
-NOT_OWN = ("damaged_pages", "damaged_object", "damaged_piece", "misplaced_piece", "low_counter")
+NOT_OWN = ("damaged_pages", "damaged_object", "damaged_piece", "misplaced_piece", "low_counter", "missing_dictionary")
 NOT_OWN += ("missing_timeline", "missing_session", "missing_branch", "damaged_row", "wrong_origin")
 OWN_TO_SESSIONS = {name for name, (severity, _) in KINDS.items() if severity == "error"} - set(NOT_OWN)
 

@@ -51,14 +51,17 @@ class Chain:
         """Give up the events up to `seq`; what comes after is checked from `event_id`, if that is known."""
         self.seq, self.id, self.calls, self.complete = seq, event_id, None, False
 
-    def follow(self, txn: ReadTxn, run: Run) -> None:
-        """Check a run that begins right behind the last seq: all but what takes reading pieces and decoding JSON."""
+    def follow(self, txn: ReadTxn, run: Run, known: int = 0) -> None:
+        """Check a run behind the last seq: all but what takes reading pieces and decoding JSON.
+
+        Of its events the first `known` were checked already; the next follows the last seq.
+        """
         inspection, salt, session = self._inspection, self.line.session.salt, self.line.row.session
-        event_id = self.id or run.parent
+        event_id = self.id or (run.event_id(known - 1) if known else run.parent)
         parents, totals = inspection.parents, inspection.by_events[session]
         size, active = 0, -(1 << 63)
-        for index, record in enumerate(run.records):
-            seq = run.first + index
+        for index in range(known, len(run.records)):
+            seq, record = run.first + index, run.records[index]
             if record.stored is None:
                 commits = identity.commitment(salt, run.inline(index))
             else:
@@ -76,8 +79,8 @@ class Chain:
             size += record.size
             active = max(active, record.ts)
         self.id, self.seq = event_id, run.last
-        inspection.count("events", len(run.records))
-        totals.add(len(run.records), size, active)
+        inspection.count("events", len(run.records) - known)
+        totals.add(len(run.records) - known, size, active)
 
     def read_payloads(self, run: Run) -> None:
         """Read every payload of a run, compare it with its commitment and decode it, one at a time."""

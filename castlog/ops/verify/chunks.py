@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from castlog.engine.base import ReadTxn
-from castlog.errors import Corrupt
 from castlog.format import chunk, rows
-from castlog.format import objects as fmt
 from castlog.history import calls
 from castlog.history.runs import Run, SealedRun
 from castlog.ops.verify import scan
@@ -37,7 +35,7 @@ def check_next(inspection: Inspection, txn: ReadTxn, chain: Chain, tail: rows.Ta
         chain.lose(min(row.first - 1, last), row.parent)
         if row.first > last:
             return []
-    elif row.first < first:
+    elif row.first < first and not _was_rewritten(txn, chain):
         chain.found(txn, "overlapping_chunks", first, f"the chunk of seqs {row.first} to {last} overlaps another")
         chain.lose(last, row.last_id)
         return []
@@ -56,13 +54,16 @@ def check_beyond(txn: ReadTxn, chain: Chain, tail: rows.Tail) -> None:
         chain.found(txn, "stray_row", tail.last, f"a chunk ends at seq {last}; only {tail.sealed} is sealed")
 
 
+def _was_rewritten(txn: ReadTxn, chain: Chain) -> bool:
+    """Return whether the chunk that ended at the last seq checked is there no more: the store was compacted since."""
+    return chain.seq > chain.line.row.fork_seq and txn.get(rows.CHUNKS.key(chain.line.number, chain.seq)) is None
+
+
 def _load(inspection: Inspection, txn: ReadTxn, chain: Chain, last: int, row: rows.Chunk) -> SealedRun | None:
-    """Read a chunk past any cache, check it and follow its events; None when it is lost."""
+    """Read a chunk, past the store's cache, check it and follow its events; None when it is lost."""
     try:
-        item = inspection.objects.read(txn, row.object)
-        if item.kind != fmt.CHUNK:
-            raise Corrupt(f"object {row.object} is not a chunk", object=row.object)
-        head, body = chunk.decode(item.data[row.offset : row.offset + row.length])
+        data = inspection.objects.stretch(txn, row.object, row.offset, row.length)
+        head, body = chunk.decode(data)
     except DAMAGE as exc:
         said = str(exc) if "object" in exc.facts else f"object {row.object}: {exc}"
         chain.found(txn, "damaged_object", row.first, f"{said}; it holds seqs {row.first} to {last}")
@@ -82,11 +83,13 @@ def _load(inspection: Inspection, txn: ReadTxn, chain: Chain, last: int, row: ro
 def _check_content(txn: ReadTxn, chain: Chain, row: rows.Chunk, run: SealedRun, length: int) -> None:
     if 1 + sum(chunk.slot_length(record) + 1 for record in run.records) != length:
         chain.found(txn, "wrong_chunk", run.first, f"the payloads in object {row.object} are not as long as it says")
-    if chain.id and chain.id != run.parent:
+    known = chain.seq + 1 - run.first  # events checked already, where a chunk grew since
+    before = run.event_id(known - 1) if known else run.parent
+    if chain.id and chain.id != before:
         chain.found(txn, "broken_chain", run.first, f"seq {run.first} does not follow the event before it")
         chain.id = b""
     was_known = chain.calls is not None
-    chain.follow(txn, run)
+    chain.follow(txn, run, known)
     if chain.id != row.last_id:
         message = f"the id of seq {run.last} does not follow from seqs {run.first} to {run.last}"
         chain.found(txn, "broken_chain", run.first, message)

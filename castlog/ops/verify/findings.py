@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "broken_chain": (ERROR, "an event's id does not follow from its content and the event before it"),
     "missing_chunk": (ERROR, "no chunk holds seqs that are sealed"),
     "missing_record": (ERROR, "an open chunk lacks the record of a seq"),
+    "missing_dictionary": (ERROR, "objects were compressed with a dictionary that is not in the store"),
     "missing_piece": (ERROR, "an event uses a piece that is not in the store"),
     "misplaced_piece": (ERROR, "the index places a piece where no pack is, or outside of it"),
     "overlapping_chunks": (ERROR, "two chunks hold the same seq"),
@@ -90,6 +91,7 @@ KINDS: dict[str, tuple[str, str]] = {
     # remarks
     "unchecked": (NOTE, "a part of the store was not checked, and why"),
     "unused_object": (NOTE, "nothing refers to an object; gc takes it"),
+    "unused_dictionary": (NOTE, "no object was compressed with a dictionary; compact drops it"),
     "unused_piece": (NOTE, "no event uses a piece; a crash during a large append leaves some, and gc takes them"),
     "unmatched_result": (NOTE, "a result answers no call that was open"),
     "reopened_call": (NOTE, "a call id was opened again while in flight"),

@@ -70,6 +70,7 @@ class Inspection:
         self.by_branches: dict[bytes, Totals] = {}
         self.trash: set[tuple[bytes, int]] = set()
         self.whole = True  # off when the row of a branch or timeline is damaged, so that nobody knows whose it is
+        self.moved = False  # on when pieces were met no more where they had been
         self.parents: dict[bytes, list[tuple[bytes, rows.ParentCall]]] = {}
         self.keyed: dict[bytes, int] = {}
         self.highest = dict.fromkeys(("branch", "timeline", "object", "trashed"), 0)

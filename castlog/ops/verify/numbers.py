@@ -19,9 +19,10 @@ _TABLES = (
     rows.PIECES,
     rows.KEYS,
     rows.TRASH,
+    rows.DICTIONARIES,
     rows.NAMES,
 )
-_LETTERS = {table.letter for table in _TABLES} | {rows.part_key(0, 0)[:1]}
+_LETTERS = {table.letter for table in _TABLES} | {rows.PART_LETTER}
 
 
 def check_counters(inspection: Inspection) -> None:

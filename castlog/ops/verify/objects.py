@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from castlog.engine.base import ReadTxn
 from castlog.format import objects as fmt
 from castlog.format import rows
@@ -11,15 +13,13 @@ from castlog.ops.verify.inspection import DAMAGE, Inspection
 
 def take_stock(inspection: Inspection) -> None:
     """List all objects and pieces; reads the first part of each object and every row of the index."""
-    for number in scan.numbers(inspection, rows.part_key(0, 0)[:1], inspection.counters.object):
+    named: set[int] = set()
+    for number in scan.numbers(inspection, rows.PART_LETTER, inspection.counters.object):
         with inspection.core.read() as txn:
-            length = inspection.attempt(lambda txn=txn, number=number: inventory.stated_length(txn, number))  # type: ignore[misc]
+            inspection.attempt(lambda txn=txn, number=number: _take_in(inspection, txn, number, named))  # type: ignore[misc]
         inspection.use_number("object", number)
         inspection.count("objects")
-        if length is None:
-            inspection.found("damaged_object", f"object {number} lacks its beginning")
-        else:
-            inspection.inventory.add(number, length)
+    _check_dictionaries(inspection, named)
 
     def visit(txn: ReadTxn, key: bytes, value: bytes) -> None:
         piece = rows.PIECES.decode(key, value)
@@ -36,12 +36,32 @@ def take_stock(inspection: Inspection) -> None:
     inspection.count("pieces", len(inspection.pieces))
 
 
+def _take_in(inspection: Inspection, txn: ReadTxn, number: int, named: set[int]) -> None:
+    """Add an object to the inventory, and check that the dictionary it names has a row; each is looked for once."""
+    length = inventory.stated_length(txn, number)
+    if length is None:
+        if scan.first_key(txn, rows.part_key(number, 0), rows.part_key(number + 1, 0)) is not None:
+            inspection.found("damaged_object", f"object {number} lacks its beginning")
+        return  # else the store was compacted since
+    inspection.inventory.add(number, length)
+    dictionary = fmt.dictionary_of(txn.get(rows.part_key(number, 0)) or b"")
+    if dictionary == fmt.NO_DICTIONARY or dictionary in named:
+        return
+    named.add(dictionary)
+    if txn.get(rows.DICTIONARIES.key(dictionary)) is None:
+        message = f"object {number} was compressed with dictionary {dictionary}, which is not there"
+        inspection.found("missing_dictionary", message)
+
+
 def check_unused(inspection: Inspection) -> None:
     """Remark on objects and pieces that nothing refers to. Not when events were lost: they may have."""
     if not all(totals.complete for totals in inspection.by_events.values()):
         return
     for number in inspection.inventory.unused():
-        inspection.found("unused_object", f"nothing refers to object {number}")
+        with inspection.core.read() as txn:
+            there = inspection.attempt(lambda txn=txn, number=number: inventory.stated_length(txn, number))  # type: ignore[misc]
+        if there is not None:  # a store that was compacted meanwhile has other objects
+            inspection.found("unused_object", f"nothing refers to object {number}")
     pieces = inspection.pieces.unused()
     if pieces:
         inspection.found("unused_piece", f"pieces that no event uses: {pieces:,}")
@@ -55,17 +75,48 @@ def check_pieces(inspection: Inspection) -> None:
                 _check_pack(inspection, txn, number, starts)
             except DAMAGE as exc:
                 inspection.damaged(exc)
+    if inspection.moved:
+        inspection.found("unchecked", "pieces that lie elsewhere since the store was compacted meanwhile")
+
+
+def _check_dictionaries(inspection: Inspection, named: set[int]) -> None:
+    """Read every dictionary, and remark on one that no object names."""
+
+    def visit(txn: ReadTxn, key: bytes, value: bytes) -> None:
+        number = rows.DICTIONARIES.fields(key)[0]
+        assert isinstance(number, int)
+        row = rows.DICTIONARIES.decode(key, value)
+        inspection.inventory.use(row.object)
+        if inventory.stated_length(txn, row.object) is None:
+            message = f"dictionary {number} should lie in object {row.object}, which is missing"
+            inspection.found("missing_dictionary", message)
+            return
+        inspection.objects.dictionary(txn, number)
+        if number not in named:
+            inspection.found("unused_dictionary", f"no object was compressed with dictionary {number}")
+
+    scan.each(inspection, rows.DICTIONARIES.letter, visit)
 
 
 def _check_pack(inspection: Inspection, txn: ReadTxn, number: int, starts: list[int]) -> None:
+    placed = [pair for start in starts for pair in _placed(txn, start, number)]
+    if not placed:
+        inspection.moved = True
+        return
     item = inspection.objects.read(txn, number)
     if item.kind != fmt.PACK:
         inspection.found("misplaced_piece", f"object {number} is no pack, but the index places pieces there")
         return
-    for start in starts:
-        prefix = rows.PIECES.letter + start.to_bytes(8, "big")
-        for key, value in txn.scan(prefix, rows.after(prefix)):
-            piece = rows.PIECES.decode(key, value)
-            data = item.data[piece.offset : piece.offset + piece.length]
-            if piece.object == number and fmt.digest(inspection.objects.secret, fmt.PIECE, data) != key[1:]:
-                inspection.found("damaged_piece", f"piece {key[1:].hex()[:16]} in object {number} is another one")
+    for digest, piece in placed:
+        data = item.data[piece.offset : piece.offset + piece.length]
+        if fmt.digest(inspection.objects.secret, fmt.PIECE, data) != digest:
+            inspection.found("damaged_piece", f"piece {digest.hex()[:16]} in object {number} is another one")
+
+
+def _placed(txn: ReadTxn, start: int, number: int) -> Iterator[tuple[bytes, rows.Piece]]:
+    """Yield the pieces whose digests begin with these eight bytes and that lie in an object now."""
+    prefix = rows.PIECES.letter + start.to_bytes(8, "big")
+    for key, value in txn.scan(prefix, rows.after(prefix)):
+        piece = rows.PIECES.decode(key, value)
+        if piece.object == number:
+            yield key[1:], piece

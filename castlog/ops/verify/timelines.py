@@ -152,13 +152,14 @@ def _walk(inspection: Inspection, chain: Chain) -> bool:
                 said = "missing" if tail is None else f"{tail.sealed} and {tail.last}, from {row.fork_seq} on"
                 chain.found(txn, "wrong_tail", row.fork_seq + 1, f"the end of timeline {number} is {said}")
                 return False
-            if chain.seq >= tail.sealed:
+            at_end = chain.seq >= tail.sealed  # there is an end to check, if not an open chunk
+            if at_end:
                 runs = check_open(inspection, txn, chain, tail)
             else:
                 runs = check_next(inspection, txn, chain, tail)
         if inspection.deep:
             for run in runs:
                 chain.read_payloads(run)
-        if chain.seq >= tail.last:
+        if at_end:
             return True
         inspection.tell(row.session)
