@@ -117,7 +117,7 @@ def _along(sizes: _Sizes, paths: dict[int, tuple[int, int]], end: tuple[int, int
 def _stored(core: Core) -> dict[str, int]:
     """Divide the store's file by what its rows are for; what no row accounts for is free space and structure."""
     kinds: dict[str, int] = {}
-    names = {rows.part_key(0, 0)[:1]: "objects", rows.TIMELINES.letter: "timelines and open chunks"}
+    names = {rows.PART_LETTER: "objects", rows.TIMELINES.letter: "timelines and open chunks"}
     with core.read() as txn:
         start = b"A"
         found = next(iter(txn.scan(start)), None)
@@ -132,26 +132,33 @@ def _stored(core: Core) -> dict[str, int]:
 
 
 def _stored_of(core: Core, lines: set[int], used: set[bytes]) -> dict[str, int]:
-    """Return what one session's events take: its chunks, its open records, and the packs' share of its pieces."""
-    kinds = {"chunks": 0, "open chunks": 0, "pieces": 0}
-    shares: dict[int, float] = {}
+    """Return what one session's events take: its open records, and its chunks' and pieces' shares of their objects."""
+    kinds = {"chunks": 0.0, "open chunks": 0.0, "pieces": 0.0}
     with core.read() as txn:
+        shares = _Shares(txn)
         for timeline in lines:
             for _, row in tables.scan(txn, rows.CHUNKS, timeline.to_bytes(8, "big")):
-                kinds["chunks"] += _object_bytes(txn, row.object)[0]
+                kinds["chunks"] += shares.of(row)
             tail = txn.scan(rows.record_key(timeline, 0), rows.record_key(timeline + 1, 0))
             kinds["open chunks"] += sum(len(value) for _, value in tail)
         for digest in used:
             piece = tables.get(txn, rows.PIECES, digest)
             if piece is not None:
-                if piece.object not in shares:
-                    stored, length = _object_bytes(txn, piece.object)
-                    shares[piece.object] = stored / max(length, 1)
-                kinds["pieces"] += round(piece.length * shares[piece.object])
-    return kinds
+                kinds["pieces"] += shares.of(piece)
+    return {kind: round(size) for kind, size in kinds.items()}
 
 
-def _object_bytes(txn: ReadTxn, number: int) -> tuple[int, int]:
-    """Return an object's bytes as stored and uncompressed, without decompressing it."""
-    parts = [value for _, value in txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))]
-    return sum(map(len, parts)), fmt.length(parts[0]) if parts else 0
+class _Shares:
+    """What stretches of objects take as stored: their part of it, by uncompressed bytes. Nothing is decompressed."""
+
+    def __init__(self, txn: ReadTxn) -> None:
+        self._txn = txn
+        self._ratios: dict[int, float] = {}
+
+    def of(self, place: rows.Chunk | rows.Piece) -> float:
+        """Return the stored bytes of a stretch."""
+        if place.object not in self._ratios:
+            start, stop = rows.part_key(place.object, 0), rows.part_key(place.object + 1, 0)
+            parts = [value for _, value in self._txn.scan(start, stop)]
+            self._ratios[place.object] = sum(map(len, parts)) / max(fmt.length(parts[0]), 1) if parts else 0.0
+        return place.length * self._ratios[place.object]
