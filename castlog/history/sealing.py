@@ -17,12 +17,21 @@ from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Corrupt
 from castlog.format import chunk, rows
 from castlog.format import objects as fmt
+from castlog.format.chunk import OpenCall
 from castlog.format.record import Record, TailRecord
 from castlog.history import calls, reader, tables, timelines, writer
 from castlog.history.calls import InFlight
 from castlog.history.objects import Objects
 from castlog.history.runs import OpenRun
 from castlog.history.writer import Entry, Outcome, State
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a chunk holds: its header, and the payloads' bytes as they lie in it."""
+
+    head: chunk.ChunkHeader
+    payloads: Sequence[bytes]
+    size: int = 0  # what its events counted in the open chunk
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -109,6 +118,33 @@ def apply(txn: WriteTxn, objects: Objects, seal: Seal) -> None:
     tables.put(txn, rows.TAILS, rows.Tail(tail.last, tail.last_id, seal.chunks[-1].last, left), seal.timeline)
 
 
+def open_chunks(txn: ReadTxn, objects: Objects, session: rows.Session, timeline: int) -> list[Content]:
+    """Return what sealing all of a timeline's open chunk would make of it; raises Corrupt unless all is verified."""
+    tail = reader.tail_of(txn, timeline)
+    if tail.last == tail.sealed:
+        return []
+    base, records = _open_part(txn, objects, session, timeline, tail)
+    return list(_chunks(timelines.read(txn, timeline).session, base, _entries(records, tail.sealed + 1)))
+
+
+def join(parts: Sequence[Content]) -> Content:
+    """Return chunks that follow one another as one. It lists its calls in flight if one of them does."""
+    table: dict[bytes, int] = {}
+    records = [_repoint(record, part.head.pieces, table) for part in parts for record in part.head.records]
+    first, last = parts[0].head, parts[-1].head
+    head = msgspec.structs.replace(
+        last,
+        first_seq=first.first_seq,
+        parent=first.parent,
+        open=_open_after([part.head for part in parts]),
+        pieces=tuple(table),
+        records=tuple(records),
+    )
+    if head.open is not None:
+        head = msgspec.structs.replace(head, unlisted=0)
+    return Content(head, [payload for part in parts for payload in part.payloads])
+
+
 def write_chunks(txn: WriteTxn, objects: Objects, seal: Seal, timeline: int, written: int) -> None:
     """Write a seal's chunks under `timeline` and delete the records they hold; there are some up to seq `written`."""
     for item in seal.chunks:
@@ -148,15 +184,17 @@ def _seal(
     base: Before,
     entries: Sequence[Entry],
 ) -> Seal:
-    chunks = []
+    return Seal(timeline, sealed, tuple(_encode(secret, item) for item in _chunks(session, base, entries)))
+
+
+def _chunks(session: bytes, base: Before, entries: Sequence[Entry]) -> Iterator[Content]:
     for group in _groups(entries):
         in_flight = calls.fold(base.calls, group[0].seq, (entry.tail.record for entry in group))
         unlisted = base.unlisted + len(group)
         if len(in_flight) <= max(limits.CALLS_LISTED_MAX, unlisted):
             unlisted = 0
         base = Before(in_flight, unlisted)
-        chunks.append(_encode(secret, session, base, group))
-    return Seal(timeline, sealed, tuple(chunks))
+        yield _content(session, base, group)
 
 
 def _entries(records: Sequence[TailRecord], first: int) -> list[Entry]:
@@ -179,9 +217,9 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         yield group
 
 
-def _encode(secret: bytes, session: bytes, after: Before, group: list[Entry]) -> Sealed:
+def _content(session: bytes, after: Before, group: list[Entry]) -> Content:
     table: dict[bytes, int] = {}
-    records = [_repoint(entry.tail, table) for entry in group]
+    records = [_repoint(entry.tail.record, entry.tail.pieces, table) for entry in group]
     first, last = group[0], group[-1]
     head = chunk.ChunkHeader(
         session,
@@ -194,20 +232,35 @@ def _encode(secret: bytes, session: bytes, after: Before, group: list[Entry]) ->
         tuple(records),
         after.unlisted,
     )
-    data = chunk.encode(head, [_slot(entry.tail) for entry in group])
+    return Content(head, [_slot(entry.tail) for entry in group], sum(entry.size for entry in group))
+
+
+def _encode(secret: bytes, item: Content) -> Sealed:
+    head = item.head
+    data = chunk.encode(head, item.payloads)
     blob = fmt.encode(secret, fmt.CHUNK, data)
-    size = sum(entry.size for entry in group)
-    return Sealed(first.seq, last.seq, first.tail.parent, last.tail.id, len(data), blob, size)
+    return Sealed(head.first_seq, head.last_seq, head.parent, head.last_id, len(data), blob, item.size)
+
+
+def _open_after(heads: Sequence[chunk.ChunkHeader]) -> tuple[OpenCall, ...] | None:
+    """Return the calls in flight after the last of some chunks if one of them lists its own, else None."""
+    in_flight: InFlight | None = None
+    for head in heads:
+        if head.open is not None:
+            in_flight = calls.thaw(head.open)
+        elif in_flight is not None:
+            in_flight = calls.fold(in_flight, head.first_seq, head.records)
+    return None if in_flight is None else calls.freeze(in_flight)
 
 
 def _slot(tail: TailRecord) -> bytes:
     return tail.payload if chunk.lies_inline(tail.record) else chunk.EMPTY_SLOT
 
 
-def _repoint(tail: TailRecord, table: dict[bytes, int]) -> Record:
-    """Return a record whose recipe points into the chunk's table of pieces, which grows as needed."""
-    stored = tail.record.stored
+def _repoint(record: Record, pieces: Sequence[bytes], table: dict[bytes, int]) -> Record:
+    """Return a record whose recipe, made for `pieces`, points into another table, which grows as needed."""
+    stored = record.stored
     if stored is None or not stored.recipe:
-        return tail.record
-    recipe = tuple(table.setdefault(tail.pieces[index], len(table)) for index in stored.recipe)
-    return msgspec.structs.replace(tail.record, stored=msgspec.structs.replace(stored, recipe=recipe))
+        return record
+    recipe = tuple(table.setdefault(pieces[index], len(table)) for index in stored.recipe)
+    return msgspec.structs.replace(record, stored=msgspec.structs.replace(stored, recipe=recipe))
