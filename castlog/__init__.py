@@ -18,12 +18,14 @@ from castlog.store import Diff, Store, open  # noqa: A004 - castlog.open
 from castlog.view import View
 
 if TYPE_CHECKING:
+    from castlog.ops.compact import CompactReport
     from castlog.ops.grep import Match
     from castlog.ops.usage import Usage
     from castlog.ops.verify import Finding, VerifyReport
 
 __all__ = [
     "Branch",
+    "CompactReport",
     "Conflict",
     "Corrupt",
     "Damage",
@@ -58,6 +60,7 @@ __all__ = [
 
 # Results of what most programs never call: their modules are loaded when they are named.
 _LATER = {
+    "CompactReport": "castlog.ops.compact",
     "Finding": "castlog.ops.verify",
     "Match": "castlog.ops.grep",
     "Usage": "castlog.ops.usage",

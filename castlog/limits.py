@@ -34,6 +34,14 @@ LEAF_PART_BYTES = (
     800  # what fills no page shares one with others; LMDB packs such parts the better the smaller they are
 )
 
+# Compaction; figures were measured on transcripts and on the plain workload.
+FRAME_BYTES = 128 * 1024  # larger ones compress better, but a random read decodes all of one
+DICTIONARY_BYTES = 384 * 1024  # takes about 140 KB in the store, and each thread that reads keeps one
+DICTIONARY_RAW_BYTES_MIN = 2_000_000  # below, a dictionary takes more than it saves
+SAMPLE_FRAMES = 128  # what a dictionary is trained on, evenly spread; more takes longer and gains nothing
+SAMPLE_BYTES = 8 * 1024  # training wants many samples; a frame gives sixteen
+MEASURED_FRAMES = 32  # compressed with and without the dictionary, to see whether it pays
+
 # Reading.
 CANDIDATES_MAX = 200  # a shell shows no more completions than fit on a screen or two
 STATES_MAX = 10_000  # branches whose heads a writing store remembers, about 1 KB each

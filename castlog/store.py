@@ -28,6 +28,7 @@ from castlog.view import View
 
 # What most programs never call is loaded when it is called: they pay for it at every start.
 if TYPE_CHECKING:
+    from castlog.ops.compact import CompactReport
     from castlog.ops.grep import Match
     from castlog.ops.usage import Usage
     from castlog.ops.verify import VerifyReport
@@ -335,6 +336,17 @@ class Store:
         from castlog.ops import usage
 
         return usage.measure(self._core, None if view is None else view._session)
+
+    def compact(self, *, progress: Report | None = None) -> CompactReport:
+        """Lay the whole store out afresh in a new file, compressed hard, and give space back; durable on return.
+
+        Everything stays readable, with equal ids; open chunks are sealed. Other handles and processes go on. A commit
+        that comes in between makes it start again with writers waiting. On failure nothing has changed: raises Corrupt
+        naming what cannot be verified, Unavailable when the disk is full, Conflict when another compaction is at it.
+        """
+        from castlog.ops import compact
+
+        return compact.run(self._core, progress)
 
     @property
     def current(self) -> Branch | None:

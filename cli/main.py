@@ -50,6 +50,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "export": "Write a branch or session out: JSON Lines, bundle, or its source format.",
         "verify": "Check the store's integrity.",
         "du": "Show logical against stored bytes.",
+        "compact": "Compress the whole store and give space back.",
         "completion": "Print the lines that turn on completion in your shell.",
         "demo": "Record, crash, reopen, fork and compare a small session.",
     },

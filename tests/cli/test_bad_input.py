@@ -136,6 +136,7 @@ BAD = [
     (("verify", "nowhere"), NOT_FOUND, "nowhere"),
     (("verify", "--fast"), USAGE, "--fast"),
     (("du", "nowhere"), NOT_FOUND, "nowhere"),
+    (("compact", "extra"), USAGE, "unexpected extra argument"),
     (("completion", "tcsh"), USAGE, "tcsh"),
     (("demo", "extra"), USAGE, "unexpected extra argument"),
 ]  # fmt: skip
