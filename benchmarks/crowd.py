@@ -52,10 +52,8 @@ def procs(run: Run) -> Iterator[Figure]:
     for count in run.size((4,), (2, 4, 8, CROWD)):
         with ExitStack() as stack:
             place = run.folder / str(count)
-            crews = {
-                name: stack.enter_context(_crew(place, name, workers))
-                for name, workers in (("castlog", count), ("sqlite", count), ("lmdb", count))
-            }
+            names = ["castlog", *(name for name in ("sqlite", "lmdb") if name in run.peers)]
+            crews = {name: stack.enter_context(_crew(place, name, count)) for name in names}
             crews["lmdb, one process"] = stack.enter_context(_crew(place / "alone", "lmdb", 1))
             works = {
                 name: itertools.repeat(partial(crew.append, each * (_EACH if crew.size == 1 else 1)), run.times(4, 8))

@@ -17,7 +17,7 @@ IN_MEMORY = ("tmpfs", "ramfs")
 def describe(folder: Path, arguments: list[str]) -> dict[str, str | int]:
     """Return what stands above every result."""
     return {
-        "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
+        "machine": f"{platform.machine()} {platform.system()} {platform.release().split('-')[0]}",
         "cpus": os.cpu_count() or 0,
         "filesystem": filesystem(folder),
         "python": platform.python_version(),

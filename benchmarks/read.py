@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -18,6 +18,7 @@ from benchmarks.run import Run
 from benchmarks.workload import plain
 
 DECODED, LEFT_RAW = "castlog, decoded", "castlog, raw"
+COMPACTED = "another chunk, compacted"
 BURST = 20  # reads of one store before the next store's turn
 A_READ = figures.Unit("us", lambda seconds: seconds / BURST * 1e6)
 NEAR = range(41, 41 + BURST)  # events that lie in one chunk
@@ -32,18 +33,22 @@ def replay(run: Run) -> Iterator[Figure]:
     with _filled(run, count, [name for name in run.peers if name not in grows]) as peers:
         own = peers.pop("castlog")
         assert isinstance(own, Castlog)
-        rounds = run.times(5, 9)
         reads: dict[str, Work] = {DECODED: partial(_exhaust, own), LEFT_RAW: partial(_exhaust_raw, own)}
         reads |= {name: partial(_exhaust, peer) for name, peer in peers.items()}
-        works = {name: itertools.repeat(read, rounds) for name, read in reads.items()}
-        times = figures.in_turn(works, run.tell)
-    case, unit = f"{count:,} events", figures.rate(count)
-    yield from figures.values("replay", case, times, unit)
-    for name in peers:
-        key = f"replay_{name}"
-        yield figures.ratio("replay", case, (DECODED, name), times, unit, bar=run.bar(key))
-    if "jsonl" in times:
-        yield figures.ratio("replay", case, (LEFT_RAW, "jsonl"), times, unit, bar=run.bar("replay_raw"))
+        case, unit = f"{count:,} events", figures.rate(count)
+        times = _rounds(run, reads)
+        yield from figures.values("replay", case, times, unit)
+        for name in peers:
+            yield figures.ratio("replay", case, (DECODED, name), times, unit, bar=run.bar(f"replay_{name}"))
+        if "jsonl" in times:
+            yield figures.ratio("replay", case, (LEFT_RAW, "jsonl"), times, unit, bar=run.bar("replay_raw"))
+        run.tell("compact")
+        own.store.compact()
+        times = _rounds(run, {name: reads[name] for name in (DECODED, LEFT_RAW, "jsonl") if name in reads})
+        case = f"{case}, compacted"
+        yield from figures.values("replay", case, times, unit)
+        if "jsonl" in times:
+            yield figures.ratio("replay", case, (DECODED, "jsonl"), times, unit)
 
 
 def read_random(run: Run) -> Iterator[Figure]:
@@ -55,7 +60,16 @@ def read_random(run: Run) -> Iterator[Figure]:
     far = [[chance.randrange(1, count) for _ in range(BURST)] for _ in range(rounds)]
     near = [list(NEAR)] * rounds
     with _filled(run, count, names) as peers:
-        for case, key, bursts in (("another chunk", "read_far", far), ("same chunk", "read_near", near)):
+        own = peers["castlog"]
+        assert isinstance(own, Castlog)
+        for case, key, bursts in (
+            ("another chunk", "read_far", far),
+            ("same chunk", "read_near", near),
+            (COMPACTED, "read_far", far),
+        ):
+            if case == COMPACTED:
+                run.tell("compact")
+                own.store.compact()
             works = {name: [partial(_read, peer, seqs) for seqs in bursts] for name, peer in peers.items()}
             for name, found in figures.in_turn(works, run.tell).items():
                 bar = run.bar(key) if name == "castlog" else None
@@ -94,6 +108,11 @@ def _filled(run: Run, count: int, names: Sequence[str]) -> Iterator[dict[str, Pe
             for peer in peers.values():
                 peer.append(part)
         yield dict(peers)
+
+
+def _rounds(run: Run, reads: Mapping[str, Work]) -> figures.Times:
+    rounds = run.times(5, 9)
+    return figures.in_turn({name: itertools.repeat(read, rounds) for name, read in reads.items()}, run.tell)
 
 
 def _read(peer: Peer, numbers: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ import zstandard
 
 import castlog
 from benchmarks import figures
+from benchmarks.bars import Bar
 from benchmarks.figures import KILOBYTES, MEGABYTES, Figure
 from benchmarks.peers import maker, open_peers
 from benchmarks.peers.base import Peer, bytes_of, line
@@ -29,22 +30,18 @@ def size_plain(run: Run) -> Iterator[Figure]:
         yield figures.left_out("size_plain", name, "each append writes the whole history again")
     sizes = _sizes(run, events, [name for name in run.peers if name not in grows], 100)
     case = f"{len(events):,} events"
-    yield from _table("size_plain", case, sizes, KILOBYTES)
-    if COMPACTED in sizes:
-        bar = run.bar("size_plain")
-        yield figures.ratio("size_plain", case, (COMPACTED, RAW), sizes, KILOBYTES, bar=bar, sense="size")
+    yield from figures.values("size_plain", case, sizes, KILOBYTES)
+    yield from _ratios("size_plain", case, sizes, KILOBYTES, run.bar("size_plain"))
 
 
 def size_quadratic(run: Run) -> Iterator[Figure]:
     """The session whose every request repeats the history, one event a commit."""
     turns = run.size(60, 300)
     sizes = _sizes(run, list(quadratic(turns)), run.peers, 1)
-    compacted = sizes.pop(COMPACTED, None)
-    case = f"{turns} turns"
-    yield from _table("size_quadratic", case, sizes, MEGABYTES)
-    if compacted:
-        bar = run.bar("size_quadratic", full_only=True)
-        yield figures.value("size_quadratic", case, COMPACTED, compacted, MEGABYTES, bar)
+    case, bar = f"{turns} turns", run.bar("size_quadratic", full_only=True)
+    for name, size in sizes.items():
+        yield figures.value("size_quadratic", case, name, size, MEGABYTES, bar if name == COMPACTED else None)
+    yield from _ratios("size_quadratic", case, sizes, MEGABYTES)
 
 
 def fork_many(run: Run) -> Iterator[Figure]:
@@ -59,19 +56,6 @@ def fork_many(run: Run) -> Iterator[Figure]:
         assert isinstance(castlog_peer, Castlog)
         yield from _castlog_forks(run, case, castlog_peer, base, parts)
     yield from _peer_forks(run, case, base, parts)
-
-
-def compact(store: castlog.Store) -> bool:
-    """Compact the store; returns whether this castlog can."""
-    if not hasattr(store, "compact"):
-        return False
-    store.compact()
-    return True
-
-
-def not_yet(verb: str, case: str) -> Figure:
-    """Return the line that stands in for what compaction would give."""
-    return figures.left_out(verb, COMPACTED, "this castlog has no Store.compact; not there yet", case)
 
 
 def raw_bytes(events: Sequence[Event]) -> bytes:
@@ -91,8 +75,8 @@ def _sizes(run: Run, events: Sequence[Event], names: Sequence[str], batch: int) 
         own = peers["castlog"]
         assert isinstance(own, Castlog)
         sizes[SEALED] = [bytes_of(run.folder / "castlog")]
-        if compact(own.store):
-            sizes[COMPACTED] = [bytes_of(run.folder / "castlog")]
+        own.store.compact()
+        sizes[COMPACTED] = [bytes_of(run.folder / "castlog")]
     sizes[RAW] = [len(raw)]
     sizes["zstd -3 of the whole"] = [len(zstandard.ZstdCompressor(level=3).compress(raw))]
     for name in names:  # Closed by now, and their write-ahead logs are taken in.
@@ -100,14 +84,14 @@ def _sizes(run: Run, events: Sequence[Event], names: Sequence[str], batch: int) 
     return sizes
 
 
-def _table(verb: str, case: str, sizes: dict[str, list[float]], unit: figures.Unit) -> Iterator[Figure]:
-    yield from figures.values(verb, case, sizes, unit)
-    if COMPACTED not in sizes and not hasattr(castlog.Store, "compact"):
-        yield not_yet(verb, case)
-    mine = COMPACTED if COMPACTED in sizes else SEALED
+def _ratios(
+    verb: str, case: str, sizes: dict[str, list[float]], unit: figures.Unit, bar: Bar | None = None
+) -> Iterator[Figure]:
+    """Yield the compacted size over each other one; the bar is for that over the raw events."""
     for name in sizes:
         if name not in (SEALED, COMPACTED):
-            yield figures.ratio(verb, case, (mine, name), sizes, unit, sense="size")
+            judged = bar if name == RAW else None
+            yield figures.ratio(verb, case, (COMPACTED, name), sizes, unit, bar=judged, sense="size")
 
 
 def _append(peer: Peer, events: Sequence[Event], batch: int) -> None:
@@ -120,7 +104,7 @@ def _castlog_forks(
 ) -> Iterator[Figure]:
     _append(own, base, 100)
     own.finish()
-    compact(own.store)
+    own.store.compact()
     folder = run.folder / "castlog"
     before = bytes_of(folder)
     forks: list[castlog.Branch] = []
@@ -137,11 +121,9 @@ def _castlog_forks(
     yield figures.value("fork_many", case, "castlog, fork_many", [forking], figures.MILLISECONDS)
     yield figures.value("fork_many", case, "castlog, all their events", [writing], figures.SECONDS)
     yield figures.value("fork_many", case, SEALED, [(sealed - before) / len(parts)], KILOBYTES)
-    if compact(own.store):
-        size = (bytes_of(folder) - before) / len(parts)
-        yield figures.value("fork_many", case, COMPACTED, [size], KILOBYTES, run.bar("fork_many", full_only=True))
-    else:
-        yield not_yet("fork_many", case)
+    own.store.compact()
+    size = (bytes_of(folder) - before) / len(parts)
+    yield figures.value("fork_many", case, COMPACTED, [size], KILOBYTES, run.bar("fork_many", full_only=True))
 
 
 def _peer_forks(run: Run, case: str, base: Sequence[Event], parts: Sequence[Sequence[Event]]) -> Iterator[Figure]:
