@@ -1,7 +1,8 @@
 """Payloads: JSON values to bytes and back, and the refusal of everything that would not come back the same.
 
-A payload is checked once, before anything is written. The check walks the value level by level with C-speed
-operations on whole levels; only when it finds something odd does `refusal` walk again, slowly, to name the path.
+A payload is checked once, before anything is written. The check walks the value level by level: a narrow level item by
+item, a wide one with C-speed operations on all of it. Only when it finds something odd does `refusal` walk again,
+slowly, to name the path.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _decode = msgspec.json.Decoder().decode
 _JSON = SCALARS | {dict, list}
 _SAFE = frozenset({str, bool, type(None)})  # what needs no second look; a lone surrogate stops the encoder
 _KEYS = frozenset({str})
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_NARROW = 16  # a level of more values costs less taken whole
 _INT_MAX = 10**INT_DIGITS_MAX - 1
 _INT_MIN = -_INT_MAX
 
@@ -91,9 +94,41 @@ def _bounded(data: bytes) -> bytes:
 
 def _check(value: Any) -> None:
     """Raise Invalid unless `value` is plain JSON, at most DEPTH_MAX levels deep."""
-    first, level = 0, [value]
-    if type(value) is dict:  # as most are: a level of one saved
-        first, level = 1, [*_values(value, level)]
+    level = [value]
+    for depth in range(DEPTH_MAX):
+        below = _narrow(level)
+        if below is None:
+            _check_wide(value, level, depth)
+            return
+        if not below:
+            return
+        level = below
+    _check_wide(value, level, DEPTH_MAX)
+
+
+def _narrow(level: list[Any]) -> list[Any] | None:
+    """Return what containers hold that is not sound at a glance, or None: there is too much, or not only containers."""
+    if len(level) > _NARROW:
+        return None
+    below: list[Any] = []
+    for item in level:
+        kind = type(item)
+        if (kind is not dict and kind is not list) or len(item) > _NARROW:
+            return None
+        if kind is dict:
+            for key in item:
+                if type(key) is not str:
+                    return None
+        for x in item.values() if kind is dict else item:
+            kind = type(x)
+            if kind is str or kind is bool or x is None or (kind is int and _INT64_MIN <= x <= _INT64_MAX):
+                continue
+            below.append(x)
+    return below
+
+
+def _check_wide(value: Any, level: list[Any], first: int) -> None:
+    """Go on with a check at a level of `value`, whose depth is `first`."""
     for depth in range(first, DEPTH_MAX + 1):
         kinds = set(map(type, level))
         if kinds <= _SAFE:
