@@ -47,6 +47,10 @@ SMALL = {
     "RECORD_BYTES_MAX": 800,
     "PACK_BYTES": 5000,
     "AHEAD_BYTES": 20_000,
+    "FRAME_BYTES": 4_000,
+    "DICTIONARY_RAW_BYTES_MIN": 2_000,
+    "DICTIONARY_BYTES": 1_000,
+    "SAMPLE_BYTES": 200,
 }
 OPENING = {"tool_call", "model_request", "hook_call"}
 CLOSING = {"tool_result", "model_response", "hook_decision"}
@@ -188,6 +192,11 @@ class Machine(RuleBasedStateMachine):
         events = branch.extend(batch)
         assert [e.seq for e in events] == list(range(len(history) + 1, len(history) + 1 + len(batch)))
         history += map(Item.of, events)
+
+    @rule()
+    def compact(self) -> None:
+        """Lay the store out afresh; all the rest goes on with the handles it has."""
+        self.store.compact()
 
     @rule(pick=PICK, batch=st.lists(drafts(), max_size=6), place=PICK)
     def refused(self, pick: int, batch: list[Draft], place: int) -> None:

@@ -198,6 +198,63 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(open_disk_store, kind) ->
     assert done > kills
 
 
+def test_a_killed_compaction_leaves_one_of_two_whole_files(open_disk_store) -> None:
+    """Killed at random moments while another process writes: nothing is lost and no left-overs pile up."""
+    rng = random.Random(8)
+    store = open_disk_store()
+    session = store.create_session("x")
+    main = session.branch("main")
+    expected = [[n, "text " * (n % 50)] for n in range(400)]
+    main.extend([("note", payload) for payload in expected])
+    for number in range(20):
+        main.fork(f"fork-{number}", at=100 + number).append("note", number)
+    folder = Path(store.target)
+    for kill in range(60 if LONG else 8):
+        process = start("compact", store.target, session.id)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        until = time.monotonic() + rng.uniform(0, 0.15)
+        while time.monotonic() < until:
+            expected.append([len(expected), "late"])
+            main.append("note", expected[-1])
+        process.kill()
+        process.stdout.close()
+        process.wait(30)
+        if kill % 2:
+            store.close()
+            store = open_disk_store()
+            session = store.session(session.id)
+            main = session.branch("main")
+        assert [event.payload for event in main.events()] == expected
+        assert session.branch("fork-7").read(108).payload == 7
+        assert store.verify(deep=True).findings == []
+        names = {path.name for path in folder.iterdir()}
+        assert names <= {"data.mdb", "lock.mdb", "write.lock", ".gitignore", "rebuild.new"}
+    before = store.usage().stored
+    store.compact()
+    assert not (folder / "rebuild.new").exists()
+    assert store.usage().stored <= before
+    assert [event.payload for event in main.events()] == expected
+
+
+def test_another_process_goes_on_with_a_compacted_store(disk_store, child) -> None:
+    """It reads and appends through handles opened before, and each sees what the other wrote, compaction or not."""
+    main = disk_store.create_session("x").branch("main")
+    child.ask("open", path=disk_store.target)
+    expected = []
+    for n in range(12):
+        drafts = [{"type": "note", "payload": [n, m]} for m in range(40)]
+        child.ask("extend", rev=main.rev, drafts=drafts)
+        expected += [draft["payload"] for draft in drafts]
+        main.append("note", n)
+        expected.append(n)
+        disk_store.compact()
+        assert [payload for _, _, payload in child.ask("read", rev=main.rev)] == expected
+        assert [event.payload for event in main.events()] == expected
+    child.ask("close")
+    assert disk_store.verify(deep=True).findings == []
+
+
 def test_a_killed_writer_leaves_the_lock(disk_store) -> None:
     """Right after the kill another process writes without waiting for a time-out."""
     session = disk_store.create_session("x")

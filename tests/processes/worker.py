@@ -1,7 +1,8 @@
 """A process that works on a store until it is done or killed. Run as a program: `worker.py VERB PATH SESSION ...`.
 
-`append WHO COUNT` appends events to main. `script SEED KIND` does the operations of `script` below one after the other
-and says each on its standard output once it has returned, that is, once it is durable.
+`append WHO COUNT` appends events to main. `compact` compacts over and over. `script SEED KIND` does the operations of
+`script` below one after the other and says each on its standard output once it has returned, that is, once it is
+durable.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def main() -> None:
         castlog.limits.SEAL_EVENTS = 6
         castlog.limits.SEAL_BYTES = 4_000
         os.write(1, b"ready\n")
+        while verb == "compact":
+            store.compact()
         for number, operation, _ in script(int(rest[0]), rest[1]):
             do(session, number, operation)
             os.write(1, b"%d\n" % number)
