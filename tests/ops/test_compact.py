@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from castlog.format import rows
 from castlog.ops import compact, usage
 from castlog.ops.compact import dictionary
 from castlog.ops.compact.layout import Frames
+from castlog.ops.compact.rewrite import Rewrite
 
 from .conftest import known
 
@@ -210,6 +212,42 @@ def test_noise_makes_no_dictionary() -> None:
     """Where a dictionary saves less than it takes there is none."""
     noise = [random.Random(number).randbytes(4_000) for number in range(2_000)]
     assert dictionary.train(bytes(32), 1, len(noise), sum(map(len, noise)), noise.__getitem__) is None
+
+
+def test_a_second_try_compresses_only_what_is_new(store: castlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a commit came in between, frames that stayed the same are taken as they were made."""
+    monkeypatch.setattr("castlog.limits.FRAME_BYTES", 1_000)
+    branch = store.create_session("x").branch("main")
+    branch.extend([("note", {"n": n, "text": random.Random(n).randbytes(400).hex()}) for n in range(600)])
+    encode, made = fmt.encode, []
+    monkeypatch.setattr(fmt, "encode", lambda *words, **more: made.append(words[1]) or encode(*words, **more))
+    rewrite = Rewrite(store._core.objects.secret, None)
+    with store._core.read() as txn:
+        first = list(rewrite.rows(txn))
+    frames = len(made)
+    assert frames == rewrite.done.objects > 3
+    with store._core.read() as txn:
+        assert list(rewrite.rows(txn)) == first
+    assert len(made) == frames
+    branch.append("note", {"late": True})
+    with store._core.read() as txn:
+        assert list(rewrite.rows(txn)) != first
+    assert len(made) == frames + 1
+    rewrite.close()
+
+
+@pytest.mark.parametrize("room", [0, 5_000])
+def test_without_room_to_keep_frames_they_are_made_again(kept, small_frames: None, monkeypatch, room: int) -> None:
+    """The temporary file is a convenience: full or damaged, the rows are the same."""
+    monkeypatch.setattr("castlog.limits.COMPACT_KEPT_BYTES", room)
+    rewrite = Rewrite(kept.store._core.objects.secret, None)
+    with kept.engine.read() as txn:
+        first = list(rewrite.rows(txn))
+        assert list(rewrite.rows(txn)) == first
+        assert rewrite._press is not None
+        os.pwrite(rewrite._press._kept._file.fileno(), bytes(room), 0)
+        assert list(rewrite.rows(txn)) == first
+    rewrite.close()
 
 
 # --- damage -------------------------------------------------------------------------------------

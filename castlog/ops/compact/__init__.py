@@ -42,7 +42,10 @@ def run(core: Core, progress: Callable[[Progress], None] | None) -> CompactRepor
     """
     before = core.engine.stored_bytes()
     rewrite = Rewrite(core.objects.secret, progress)
-    core.engine.replace(rewrite.rows)
+    try:
+        core.engine.replace(rewrite.rows)
+    finally:
+        rewrite.close()
     done = rewrite.done
     return CompactReport(
         before, core.engine.stored_bytes(), done.raw, done.chunks, done.pieces, done.objects, done.dictionary

@@ -16,6 +16,7 @@ from castlog.history import reader, tables
 from castlog.history.objects import Objects
 from castlog.ops.compact import dictionary
 from castlog.ops.compact.layout import Chunks, Pieces
+from castlog.ops.compact.press import Press
 
 Row = tuple[bytes, bytes]
 
@@ -47,22 +48,27 @@ class Rewrite:
         self.done = Done()
         self._secret = secret
         self._progress = progress
-        self._trained: tuple[fmt.Dictionary | None] | None = None  # good enough for a second time
+        self._press: Press | None = None  # good for a second time, with the dictionary of the first
+
+    def close(self) -> None:
+        """Forget what was kept for another time."""
+        if self._press is not None:
+            self._press.close()
 
     def rows(self, txn: ReadTxn) -> Iterator[Row]:
         """Yield every row of the new store; raises Corrupt naming what of the old one cannot be verified."""
         old = Objects(self._secret)  # with a cache of its own: the store's would be flushed, and may be out of date
         counters = tables.get(txn, rows.COUNTERS) or rows.Counters()
         pieces, chunks = Pieces(txn), Chunks(txn, old)
-        sets: tuple[Pieces | Chunks, ...] = (pieces, chunks)
-        raw = sum(part.frames.bytes for part in sets)
+        raw = pieces.frames.bytes + chunks.frames.bytes
         packs, count = len(pieces.frames), len(pieces.frames) + len(chunks.frames)
 
         def frame(index: int) -> bytes:
-            part, index = (pieces, index) if index < packs else (chunks, index - packs)
-            return part.content(txn, old, index)
+            return pieces.content(txn, old, index) if index < packs else chunks.content(txn, old, index - packs)
 
-        trained = self._dictionary(txn, count, raw, frame)
+        if self._press is None:
+            self._press = Press(self._secret, _dictionary(txn, self._secret, count, raw, frame))
+        press, trained = self._press, self._press.dictionary
         first_frame = counters.object + (0 if trained is None else 1)
         yield from _copies(txn, b"\0", rows.COUNTERS.letter)
         yield from _counters(txn, counters, first_frame + count)
@@ -73,12 +79,11 @@ class Rewrite:
         yield from _copies(txn, rows.after(rows.TIMELINES.letter), rows.PART_LETTER)
         if trained is not None:
             yield from _parts(counters.object, dictionary.encode(self._secret, trained))
+        frames = ((fmt.PACK if index < packs else fmt.CHUNK, frame(index)) for index in range(count))
         done = 0
-        for index in range(count):
-            data = frame(index)
-            kind = fmt.PACK if index < packs else fmt.CHUNK
-            yield from _parts(first_frame + index, self._compressed(kind, data, trained))
-            done += len(data)
+        for number, (blob, length) in enumerate(press.objects(frames), first_frame):
+            yield from _parts(number, blob)
+            done += length
             if self._progress is not None:
                 self._progress(Progress(done, raw, "bytes"))
         yield from _copies(txn, rows.after(rows.PART_LETTER), rows.DICTIONARIES.letter)
@@ -88,18 +93,14 @@ class Rewrite:
         size = 0 if trained is None else len(trained.data)
         self.done = Done(raw, len(chunks), len(pieces), count + (0 if trained is None else 1), size)
 
-    def _dictionary(self, txn: ReadTxn, count: int, raw: int, frame: Callable[[int], bytes]) -> fmt.Dictionary | None:
-        if self._trained is None:
-            numbers = [rows.DICTIONARIES.fields(key)[0] for key, _ in tables.scan(txn, rows.DICTIONARIES)]
-            number = next(number for number in range(1, 1 << 16) if number not in numbers)
-            self._trained = (dictionary.train(self._secret, number, count, raw, frame),)
-        return self._trained[0]
 
-    def _compressed(self, kind: int, data: bytes, trained: fmt.Dictionary | None) -> bytes:
-        """Return an object that was read back: the bytes it is made of are soon nowhere else."""
-        blob = fmt.encode(self._secret, kind, data, level=fmt.COMPACT_LEVEL, dictionary=trained)
-        fmt.decode(self._secret, blob, fmt.no_dictionary if trained is None else lambda _: trained)
-        return blob
+def _dictionary(
+    txn: ReadTxn, secret: bytes, count: int, raw: int, frame: Callable[[int], bytes]
+) -> fmt.Dictionary | None:
+    """Return a dictionary under a number that none has now, or None where none pays."""
+    taken = {rows.DICTIONARIES.fields(key)[0] for key, _ in tables.scan(txn, rows.DICTIONARIES)}
+    number = next(number for number in range(1, 1 << 16) if number not in taken)
+    return dictionary.train(secret, number, count, raw, frame)
 
 
 def _copies(txn: ReadTxn, start: bytes, stop: bytes | None) -> Iterator[Row]:
