@@ -89,12 +89,7 @@ class Branch(View):
         Ends quietly when nothing came for `timeout` seconds. Raises Conflict when the branch moved off what was
         yielded, NotFound when it was deleted. Wakes at most 20 times a second while nothing is written.
         """
-        if timeout is not None and not timeout >= 0:
-            raise Invalid(f"the timeout is {timeout!r}; give seconds, or None to follow for ever", value=timeout)
-        with self._core.read() as txn:
-            ref = self._ref(txn)
-            place = refs.place_at(txn, ref, ref.seq if after is None else after, ref.name)
-        return self._follow(place, timeout)
+        return self._follow(Follower(self, after, timeout))
 
     def seal(self) -> None:
         """Compress the newest events now instead of when their chunk is full; for a run that has come to its end."""
@@ -170,33 +165,63 @@ class Branch(View):
         ref = self._ref(txn)
         return ref.name, Place(ref.timeline, ref.seq, ref.id)
 
-    def _follow(self, place: Place, timeout: float | None) -> Iterator[Event]:
-        engine = self._core.engine
-        seen: int | None = None
-        pause = limits.FOLLOW_SECONDS_MIN
-        idle_since = time.monotonic()
+    def _follow(self, follower: Follower) -> Iterator[Event]:
         while True:
-            version = engine.version()
-            if version != seen:
-                seen = version
-                with self._core.read() as txn:
-                    ref = self._ref(txn)
-                    stayed = ref.seq >= place.seq and timelines.owner(txn, ref.timeline, place.seq) == place.timeline
-                    if not stayed:
-                        head = self._point(txn, Place(ref.timeline, ref.seq, ref.id))
-                        raise Conflict(f"{ref.name} moved off seq {place.seq}; it is at {head.seq} now", head=head)
-                    owners = timelines.segments(txn, ref.timeline, place.seq + 1, ref.seq)
-                if owners:
-                    yield from self._walk(owners, None, reverse=False)
-                    place = Place(ref.timeline, ref.seq, ref.id)
-                    pause = limits.FOLLOW_SECONDS_MIN
-                    idle_since = time.monotonic()
-                    continue
-            left = None if timeout is None else idle_since + timeout - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            time.sleep(pause if left is None else min(pause, left))
-            pause = min(pause * 2, limits.FOLLOW_SECONDS_MAX)
+            found = False
+            for page in follower.look():
+                found = True
+                yield from page
+            if not found:
+                pause = follower.pause()
+                if pause is None:
+                    return
+                time.sleep(pause)
+
+
+class Follower:
+    """How far a branch has been followed, and how long to wait before the next look."""
+
+    def __init__(self, branch: Branch, after: int | None, timeout: float | None) -> None:
+        if timeout is not None and not timeout >= 0:
+            raise Invalid(f"the timeout is {timeout!r}; give seconds, or None to follow for ever", value=timeout)
+        self._branch = branch
+        self._timeout = timeout
+        self._seen: int | None = None
+        self._pause = limits.FOLLOW_SECONDS_MIN
+        self._idle_since = time.monotonic()
+        with branch._core.read() as txn:
+            ref = branch._ref(txn)
+            self._place = refs.place_at(txn, ref, ref.seq if after is None else after, ref.name)
+
+    def look(self) -> Iterator[Iterator[Event]]:
+        """Return pages of the events that are new, none when nothing is; they count once the last was taken."""
+        version = self._branch._core.engine.version()
+        if version != self._seen:
+            self._seen = version
+            yield from self._news()
+
+    def pause(self) -> float | None:
+        """Return the seconds to wait before the next look, or None when nothing came for too long."""
+        left = None if self._timeout is None else self._idle_since + self._timeout - time.monotonic()
+        if left is not None and left <= 0:
+            return None
+        pause, self._pause = self._pause, min(self._pause * 2, limits.FOLLOW_SECONDS_MAX)
+        return pause if left is None else min(pause, left)
+
+    def _news(self) -> Iterator[Iterator[Event]]:
+        branch, place = self._branch, self._place
+        with branch._core.read() as txn:
+            ref = branch._ref(txn)
+            stayed = ref.seq >= place.seq and timelines.owner(txn, ref.timeline, place.seq) == place.timeline
+            if not stayed:
+                head = branch._point(txn, Place(ref.timeline, ref.seq, ref.id))
+                raise Conflict(f"{ref.name} moved off seq {place.seq}; it is at {head.seq} now", head=head)
+            owners = timelines.segments(txn, ref.timeline, place.seq + 1, ref.seq)
+        if owners:
+            yield from branch._walk(owners, None, reverse=False)
+            self._place = Place(ref.timeline, ref.seq, ref.id)
+            self._pause = limits.FOLLOW_SECONDS_MIN
+            self._idle_since = time.monotonic()
 
 
 def expected_head(expect: int | str | None) -> int | bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from weakref import ref
 
@@ -105,6 +106,12 @@ class View:
         Events of other types are skipped without decoding anything of theirs. No transaction is open while the caller
         has an event. Raises Corrupt at the first event that cannot be verified.
         """
+        return chain.from_iterable(self._pages(start, until, reverse=reverse, types=types))
+
+    def _pages(
+        self, start: int, until: int | None, *, reverse: bool, types: Collection[str] | None
+    ) -> Iterator[Iterator[Event]]:
+        """Return what `events` does, in pages: only the next page reads the store, its events are at hand."""
         wanted = None if types is None else frozenset([types] if isinstance(types, str) else types)
         for bound in (start, until):
             if bound is not None and (type(bound) is not int or bound < 0):
@@ -177,9 +184,10 @@ class View:
         digest = place.id or reader.id_at(txn, self._core.objects, self._row, place.timeline, place.seq)
         return Point(ids.show_session(self._session), self.name, place.seq, ids.show_digest(digest))
 
-    def _walk(self, owners: list[timelines.Segment], wanted: frozenset[str] | None, reverse: bool) -> Iterator[Event]:
-        core, salt = self._core, self._row.salt
-        session_id, name = ids.show_session(self._session), self.name
+    def _walk(
+        self, owners: list[timelines.Segment], wanted: frozenset[str] | None, reverse: bool
+    ) -> Iterator[Iterator[Event]]:
+        core, salt, name = self._core, self._row.salt, self.name
         for owner in reversed(owners) if reverse else owners:
             seq = owner.last if reverse else owner.first
             while owner.first <= seq <= owner.last:
@@ -187,14 +195,19 @@ class View:
                 with core.read() as txn:
                     run = reader.run_at(txn, core.objects, salt, owner.timeline, seq, wanted=left, reverse=reverse)
                 low, high = (max(run.first, owner.first), seq) if reverse else (seq, min(run.last, owner.last))
-                records = run.records
-                most = 2 * (high - low + 1) >= len(records)  # singly a payload costs twice as much
-                page = Page(run, core.fetch, bulk=wanted is None and most)
-                for at in range(high, low - 1, -1) if reverse else range(low, high + 1):
-                    record = records[at - run.first]
-                    if wanted is None or record.type in wanted:
-                        index = at - run.first
-                        decoded = page.decoded  # there once the caller has asked for one payload of the page
-                        payload = UNSET if decoded is None else decoded[index]
-                        yield make_event(session_id, name, at, record, page, index, payload)
+                seqs = range(high, low - 1, -1) if reverse else range(low, high + 1)
+                yield self._read_off(name, run, seqs, wanted)
                 seq = low - 1 if reverse else high + 1
+
+    def _read_off(self, name: str, run: Run, seqs: range, wanted: frozenset[str] | None) -> Iterator[Event]:
+        session_id = ids.show_session(self._session)
+        records, first = run.records, run.first
+        most = 2 * len(seqs) >= len(records)  # singly a payload costs twice as much
+        page = Page(run, self._core.fetch, bulk=wanted is None and most)
+        for seq in seqs:
+            record = records[seq - first]
+            if wanted is None or record.type in wanted:
+                index = seq - first
+                decoded = page.decoded  # there once the caller has asked for one payload of the page
+                payload = UNSET if decoded is None else decoded[index]
+                yield make_event(session_id, name, seq, record, page, index, payload)
