@@ -155,7 +155,14 @@ class Core:
                 return self.append(branch, session, ready, expect)
             return self._appended(branch, session, ready, applied)
 
-        return Appending(job, wait)
+        def brief() -> bool:
+            applied = job.result
+            if applied is None:
+                return False
+            tail, known = applied.tail, len(applied.outcome.places) - len(applied.outcome.new)
+            return not known and (tail is None or not self._seal_is_due(applied.timeline, tail))
+
+        return Appending(job, wait, brief)
 
     def seal(self, branch: int, session: rows.Session) -> None:
         """Seal what is open on a branch's timeline now, however little it is; durable on return."""
@@ -186,8 +193,7 @@ class Core:
 
     def _commit(self, change: Callable[[WriteTxn], T]) -> T:
         """Run a change, or a group of them, in a transaction of the engine, behind the chunks that wait."""
-        with self._lock:
-            seals = self._seals
+        seals = self._seals  # never changed in place; a lock might be held by a thread that a fork left behind
 
         def whole(txn: WriteTxn) -> tuple[WriteTxn, T]:
             for seal in seals:
@@ -271,7 +277,7 @@ class Core:
         """Return the events of an append that is durable now, and encode the chunk that is full by it."""
         ref, outcome, timeline, tail = applied
         self._recent.keep(branch, ready, outcome.places, timeline)
-        if tail is not None and sealing.due(tail):
+        if tail is not None and self._seal_is_due(timeline, tail):
             self._prepare_seal(session, timeline)
         written = Written(outcome.new)
         first = outcome.new[0].seq if outcome.new else 0
@@ -298,6 +304,12 @@ class Core:
             self.update(lambda txn, pack=pack: pieces.write(txn, self.objects, [pack]))  # type: ignore[misc]
         return []
 
+    def _seal_is_due(self, timeline: int, tail: rows.Tail) -> bool:
+        """Return whether the open chunk is full and not encoded yet. Many appends of one commit may have filled it."""
+        return sealing.due(tail) and not any(
+            seal.timeline == timeline and seal.sealed == tail.sealed for seal in self._seals
+        )
+
     def _prepare_seal(self, session: rows.Session, timeline: int) -> None:
         """Encode a full open chunk; the next transaction writes it."""
         with self.read() as txn:
@@ -308,10 +320,15 @@ class Core:
 
 
 class Appending(NamedTuple):
-    """An append in line. `wait` returns its events once they are durable, and raises what `append` would."""
+    """An append in line. `wait` returns its events once they are durable, and raises what `append` would.
+
+    `brief` tells, once the outcome is known, whether `wait` has nothing to do but to make events of it: it then returns
+    at once and neither reads the store nor encodes a chunk.
+    """
 
     job: Job[Applied]
     wait: Callable[[], list[Event]]
+    brief: Callable[[], bool]
 
 
 def make_event(

@@ -52,6 +52,11 @@ class Job(Generic[T]):
         """Whether the outcome is known."""
         return not self._answered.locked()
 
+    @property
+    def result(self) -> T | None:
+        """What the change returned, once it is durable; None before and when it failed."""
+        return self._result if self.done and self._error is None and self.failure is None else None
+
     def run(self, txn: WriteTxn) -> None:
         """Run the change and keep what it returns or raises; raises `_Spoilt` when it failed after it had written."""
         self.failure = None
