@@ -66,6 +66,7 @@ LOCK_TURN_SECONDS = 0.02  # a process that writes without a pause steps aside th
 GATHER_SECONDS = 0.000_15  # after a group commit: those it answered are back by then, measured with 16 threads
 LINGER_SECONDS = 0.002  # an event nobody waits for yet may share the flushes of one that comes soon, a few commits long
 COMMITTER_SECONDS = 1.0  # a committer with nothing to do ends, so that a quiet store has no thread of its own
+LOOP_BYTES = 8 * 1024  # payloads up to this are encoded by an event loop's own thread: a hop to another costs as much
 GROUP_CHANGES_MAX = 1000  # one transaction holds the lock for about 20 us a change
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
 REBUILD_BATCH_BYTES = 32 << 20  # LMDB keeps what a transaction changed in memory; a rebuilt file may be larger

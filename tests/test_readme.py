@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 README = Path(__file__).parents[1] / "README.md"
@@ -17,10 +18,11 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_library_example_runs_and_prints_what_the_readme_says(tmp_path: Path) -> None:
-    """The Python example prints exactly the text block that follows it."""
-    (example,) = _blocks("python")
-    (printed,) = _blocks("text")
+@pytest.mark.parametrize("number", [0, 1], ids=["threads", "asyncio"])
+def test_the_library_examples_run_and_print_what_the_readme_says(tmp_path: Path, number: int) -> None:
+    """Each Python example prints exactly the text block that follows it."""
+    assert len(_blocks("python")) == len(_blocks("text")) == 2
+    example, printed = _blocks("python")[number], _blocks("text")[number]
     run = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
