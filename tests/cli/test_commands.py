@@ -298,6 +298,25 @@ def test_damage_is_listed_and_exits_1(store: str, home: Path, run: Run) -> None:
     assert "error" in result.stdout
     run("show", "idea-b@7", code=6)
     run("show", "main@1")
+    before = data.read_bytes()
+    refused = run("compact", code=6)
+    assert "castlog verify" in refused.stderr
+    assert refused.stdout == ""
+    assert data.read_bytes() == before
+
+
+def test_compact_says_what_it_saved(store: str, home: Path, run: Run) -> None:
+    """One line: from how much to how much, and what went back to the disk; all reads as before."""
+    with castlog.open(home / "project" / ".castlog") as opened:
+        branch = opened.branch("idea-b")
+        for number in range(200):
+            branch.append("note", {"text": f"the same long line, number {number}; " * 20})
+    before = run("cat", "idea-b").stdout
+    line = run("compact").stdout
+    assert re.fullmatch(r"\d\S* [kM]B -> \d\S* [kM]B, \d\S* [kM]B returned\n", line), line
+    assert run("compact").stdout.endswith(", nothing to return\n")
+    assert run("cat", "idea-b").stdout == before
+    run("verify", "--deep")
 
 
 def test_checkout_writes_a_history_as_files(store: str, home: Path, run: Run) -> None:

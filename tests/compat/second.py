@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import zstandard
@@ -151,12 +151,16 @@ def write_row(key: bytes, fields: Any) -> bytes:
     return body + zlib.crc32(key + body).to_bytes(4, "little")
 
 
-def read_object(secret: bytes, blob: bytes) -> tuple[int, bytes]:
-    """Return an object's kind and uncompressed bytes, its digest checked."""
+def read_object(secret: bytes, blob: bytes, dictionaries: Callable[[int], bytes] | None = None) -> tuple[int, bytes]:
+    """Return an object's kind and uncompressed bytes, its digest checked; dictionaries are had by their numbers."""
     kind, codec, dictionary, length, digest = struct.unpack_from("<BBHQ32s", blob)
     frame = blob[44:]
-    assert dictionary == 0
-    data = frame if codec == 0 else zstandard.ZstdDecompressor().decompress(frame, max_output_size=length)
+    words = None
+    if dictionary:
+        assert codec == 1
+        assert dictionaries is not None
+        words = zstandard.ZstdCompressionDict(dictionaries(dictionary))
+    data = frame if codec == 0 else zstandard.ZstdDecompressor(words).decompress(frame, max_output_size=length)
     assert codec in (0, 1)
     assert len(data) == length
     assert keyed(secret, bytes([kind]) + data) == digest, "digest"
@@ -234,7 +238,13 @@ class Reader:
         """Return an object by its number."""
         parts = self.under(b"X" + struct.pack(">Q", number))
         assert [struct.unpack(">H", key[9:])[0] for key in parts] == list(range(len(parts)))
-        return read_object(self.secret, b"".join(self.rows[key] for key in parts))
+        return read_object(self.secret, b"".join(self.rows[key] for key in parts), self.dictionary)
+
+    def dictionary(self, number: int) -> bytes:
+        """Return a dictionary by its number."""
+        kind, data = self.object(self.row(b"Z" + struct.pack(">H", number))[0])
+        assert kind == 5
+        return data
 
     def piece(self, digest: bytes) -> bytes:
         """Return a piece by its digest."""

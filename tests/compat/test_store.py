@@ -185,6 +185,21 @@ def test_the_second_reader_finds_the_same(path: Path, contents: dict[str, Any]) 
         assert head in (b"", found[-1].id if found else head)
 
 
+def test_the_second_reader_reads_what_was_compacted(
+    path: Path, contents: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same events in frames shared by chunks and pieces, compressed with a dictionary."""
+    monkeypatch.setattr("castlog.limits.DICTIONARY_RAW_BYTES_MIN", 1)
+    monkeypatch.setattr("castlog.limits.DICTIONARY_BYTES", 2_000)
+    monkeypatch.setattr("castlog.limits.SAMPLE_BYTES", 200)
+    monkeypatch.setattr("castlog.limits.FRAME_BYTES", 1_000)
+    with castlog.open(path) as store:
+        assert store.compact().dictionary
+    assert [key for key in open_map(path) if key[:1] == b"Z"]
+    test_every_row_is_sound(path)
+    test_the_second_reader_finds_the_same(path, contents)
+
+
 def test_every_row_is_sound(path: Path) -> None:
     """Every key is of a known letter, and every row but an object's part ends with its checksum."""
     known = {table.letter for table in vars(rows).values() if isinstance(table, rows.Table)}

@@ -209,3 +209,52 @@ def test_threads_have_their_own_compressors() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# --- dictionaries ---------------------------------------------------------------------------
+
+
+def dictionary(number: int, seed: int) -> objects.Dictionary:
+    """Return a dictionary of words of its own."""
+    data = random.Random(seed).randbytes(3_000).hex().encode()
+    return objects.Dictionary(number, objects.digest(SECRET, objects.DICTIONARY, data), data)
+
+
+def test_a_frame_needs_its_own_dictionary() -> None:
+    """With another dictionary, or none, an object is Corrupt; its prefix has the number, the loader gives the bytes."""
+    own, other = dictionary(3, 1), dictionary(3, 2)
+    data = own.data[500:900] * 2
+    blob = objects.encode(SECRET, objects.CHUNK, data, level=objects.COMPACT_LEVEL, dictionary=own)
+    assert len(blob) < len(objects.encode(SECRET, objects.CHUNK, data))
+    assert objects.dictionary_of(blob) == 3
+    asked = []
+    assert objects.decode(SECRET, blob, lambda number: asked.append(number) or own).data == data
+    assert asked == [3]
+    for load in (lambda _: other, objects.no_dictionary):
+        with pytest.raises(Corrupt):
+            objects.decode(SECRET, blob, load)
+    assert objects.decode(SECRET, blob, lambda _: own).data == data
+
+
+def test_dictionaries_of_one_number_are_told_apart_in_threads() -> None:
+    """Threads read objects of many stores by turns, each with a dictionary of the same number: all come back."""
+    stores = []
+    for seed in range(9):
+        own = dictionary(1, seed)
+        data = own.data[seed * 100 : seed * 100 + 800] * 3
+        stores.append((own, data, objects.encode(SECRET, objects.PACK, data, dictionary=own)))
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        chance = random.Random(number)
+        for _ in range(200):
+            own, data, blob = chance.choice(stores)
+            if objects.decode(SECRET, blob, lambda _, own=own: own).data != data:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

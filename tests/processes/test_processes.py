@@ -237,6 +237,53 @@ def test_a_killed_compaction_leaves_one_of_two_whole_files(open_disk_store) -> N
     assert [event.payload for event in main.events()] == expected
 
 
+FULL = """
+import resource, sys
+import castlog
+with castlog.open(sys.argv[1]) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    try:
+        store.compact()
+    except castlog.Unavailable as error:
+        print("Unavailable", error)
+"""
+
+
+def test_a_full_disk_leaves_the_store_as_it_was(disk_store) -> None:
+    """The new file does not fit: that is Unavailable, nothing has changed, and nothing is left over."""
+    main = disk_store.create_session("x").branch("main")
+    main.extend([("note", {"n": n, "text": random.Random(n).randbytes(300).hex()}) for n in range(300)])
+    folder = Path(disk_store.target)
+    before, names = (folder / "data.mdb").read_bytes(), {path.name for path in folder.iterdir()}
+    ended = subprocess.run([sys.executable, "-c", FULL, disk_store.target], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("Unavailable")
+    assert (folder / "data.mdb").read_bytes() == before
+    assert {path.name for path in folder.iterdir()} == names
+    disk_store.compact()
+    assert disk_store.verify(deep=True).findings == []
+
+
+def test_two_compactions_do_not_meet(disk_store) -> None:
+    """The second one is told at once who is at it; an interrupt ends the first, and nothing has changed."""
+    main = disk_store.create_session("x").branch("main")
+    main.extend([("note", {"n": n, "text": "x" * 100}) for n in range(2_000)])
+    size = (Path(disk_store.target) / "data.mdb").stat().st_size
+    other = castlog.open(disk_store.target)
+
+    def interrupt(progress: castlog.Progress) -> None:
+        with pytest.raises(castlog.Conflict, match="locked by another thread"):
+            other.compact()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        disk_store.compact(progress=interrupt)
+    other.close()
+    assert (Path(disk_store.target) / "data.mdb").stat().st_size == size
+    assert not (Path(disk_store.target) / "rebuild.new").exists()
+    disk_store.compact()
+    assert [event.payload["n"] for event in main.events()] == list(range(2_000))
+
+
 def test_another_process_goes_on_with_a_compacted_store(disk_store, child) -> None:
     """It reads and appends through handles opened before, and each sees what the other wrote, compaction or not."""
     main = disk_store.create_session("x").branch("main")
