@@ -307,7 +307,7 @@ class Core:
     def _seal_is_due(self, timeline: int, tail: rows.Tail) -> bool:
         """Return whether the open chunk is full and not encoded yet. Many appends of one commit may have filled it."""
         return sealing.due(tail) and not any(
-            seal.timeline == timeline and seal.sealed == tail.sealed for seal in self._seals
+            seal.timeline == timeline and seal.sealed >= tail.sealed for seal in self._seals
         )
 
     def _prepare_seal(self, session: rows.Session, timeline: int) -> None:

@@ -245,9 +245,9 @@ def test_errors_are_those_of_the_other_side(target: str) -> None:
 
 def test_concurrent_appends_share_commits(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand appends are a few commits, keep their order, and a chunk they fill is encoded once."""
-    sealed = []
-    prepare = sealing.prepare
-    monkeypatch.setattr(sealing, "prepare", lambda *words, **more: sealed.append(words) or prepare(*words, **more))
+    encoded = []
+    seal = sealing._seal
+    monkeypatch.setattr(sealing, "_seal", lambda *words, **more: encoded.append(words) or seal(*words, **more))
 
     async def run() -> None:
         async with new_branch(target) as branch:
@@ -255,7 +255,7 @@ def test_concurrent_appends_share_commits(target: str, monkeypatch: pytest.Monke
             events = await asyncio.gather(*(branch.append("note", {"n": n}) for n in range(1000)))
             assert [event.seq for event in events] == list(range(1, 1001))
             assert commits(branch) - before <= 10
-            assert len(sealed) <= 10
+            assert len(encoded) <= 10
             assert threading.active_count() < 15
             assert [event.payload["n"] async for event in branch.events()] == list(range(1000))
             await branch.append("note", {})
