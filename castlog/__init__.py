@@ -13,6 +13,7 @@ from castlog.format.codec import validate
 from castlog.ops.report import Damage, FileReport, ImportReport
 from castlog.ops.trash import Trashed
 from castlog.ops.tree import Node
+from castlog.schema import upcaster
 from castlog.session import Session, SessionInfo
 from castlog.store import Diff, Store, open  # noqa: A004 - castlog.open
 from castlog.view import View
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from castlog.ops.grep import Match
     from castlog.ops.usage import Usage
     from castlog.ops.verify import Finding, VerifyReport
+    from castlog.state import Reducer, Restored, Snapshot, reducer
 
 __all__ = [
     "Branch",
@@ -45,8 +47,11 @@ __all__ = [
     "Point",
     "Progress",
     "Raw",
+    "Reducer",
+    "Restored",
     "Session",
     "SessionInfo",
+    "Snapshot",
     "Store",
     "Trashed",
     "Unavailable",
@@ -55,11 +60,17 @@ __all__ = [
     "View",
     "attachment",
     "open",
+    "reducer",
+    "upcaster",
     "validate",
 ]
 
 # Results of what most programs never call: their modules are loaded when they are named.
 _LATER = {
+    "Reducer": "castlog.state",
+    "Restored": "castlog.state",
+    "Snapshot": "castlog.state",
+    "reducer": "castlog.state",
     "CompactReport": "castlog.ops.compact",
     "Finding": "castlog.ops.verify",
     "Match": "castlog.ops.grep",

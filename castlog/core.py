@@ -20,7 +20,8 @@ from castlog.errors import Conflict, Corrupt, Error
 from castlog.event import Event, Source
 from castlog.format import ids, rows
 from castlog.format.record import Record
-from castlog.history import drafts, pieces, reader, sealing, timelines, writer
+from castlog.format.snapshot import Snapshot
+from castlog.history import drafts, pieces, reader, sealing, snapshots, timelines, writer
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
 from castlog.history.recent import Needed, Recent
@@ -174,6 +175,18 @@ class Core:
                 seal = sealing.prepare(txn, self.objects, session, timeline, whole=True)
         if seal is not None:
             self.update(lambda txn: sealing.apply(txn, self.objects, seal))
+
+    def keep_snapshot(self, timeline: int, snapshot: Snapshot, now: int) -> None:
+        """Write a snapshot, which holds its state whole, for a place its timeline owns; durable on return."""
+        key = snapshots.fold_key(snapshot.name, snapshot.version, snapshot.upcasters)
+        for _ in range(limits.APPEND_TRIES_MAX):
+            with self.read() as txn:
+                new = snapshots.prepare(txn, self.objects.secret, snapshot)
+            if self.update(
+                lambda txn, new=new: snapshots.write(txn, self.objects, timeline, snapshot.seq, key, new, now)  # type: ignore[misc]
+            ):
+                return
+        raise Conflict("pieces of the snapshot vanished again and again while it was written; retry")
 
     def event(self, session_id: bytes, session: rows.Session, name: str, timeline: int, seq: int) -> Event:
         """Return the event at a place its timeline owns, as read through `name`; raises Corrupt."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr
 
+from castlog import schema
 from castlog.errors import Unavailable
 from castlog.format import codec, ids
 
@@ -88,10 +89,14 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
     def payload(self) -> Any:
         """The payload as Python objects, decoded on first use. Of a redacted event: what remains, or None.
 
-        Raises Corrupt when it cannot be verified, Unavailable when it is encrypted.
+        A payload of an older schema is lifted by the registered upcasters. Raises Corrupt when it cannot be verified,
+        Unavailable when it is encrypted, Invalid when a step from its schema to the newest is missing.
         """
         if self._payload is UNSET:
-            force_setattr(self, "_payload", self._source.payload(self._index))
+            payload = self._source.payload(self._index)
+            if schema.is_old(self.type, self.schema) and not self.redacted:
+                payload = schema.lift(self.type, self.schema, payload)
+            force_setattr(self, "_payload", payload)
         return self._payload
 
     @property

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 from weakref import ref
 
 from msgspec import UNSET
 
-from castlog import limits
+from castlog import limits, schema
 from castlog.core import make_event
 from castlog.engine.base import CommittedTxn, ReadTxn, WriteTxn
-from castlog.errors import Invalid, NotFound
+from castlog.errors import Corrupt, Invalid, NotFound
 from castlog.event import Event, Point
 from castlog.format import ids, names
-from castlog.history import reader, refs, sessions, timelines
+from castlog.history import reader, refs, sessions, snapshots, timelines
 from castlog.history.refs import Place
 from castlog.history.runs import Page, Run
 
 if TYPE_CHECKING:
     from castlog.branch import Branch
     from castlog.session import Session
+    from castlog.state import Reducer, Restored, Snapshot
+
+
+S = TypeVar("S")
 
 
 class _Near(NamedTuple):
@@ -132,6 +137,41 @@ class View:
             owners = {seq: timelines.owner(txn, place.timeline, seq) for seq in calls.values()}
         return [self._core.event(self._session, self._row, name, owner, seq) for seq, owner in sorted(owners.items())]
 
+    def restore(self, reducer: Reducer[S], at: int | None = None) -> Restored[S]:
+        """Return the state at `at` (default: the head): the newest usable snapshot, and the events since folded on it.
+
+        A snapshot that cannot be verified is passed over. Raises Unavailable for an event that newer code wrote,
+        Corrupt for one that cannot be verified.
+        """
+        with self._core.read() as txn:
+            name, place = self._where(txn)
+            if at is not None:
+                place = refs.place_at(txn, place, at, name)
+        return self._restore(reducer, place)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return the snapshots in this history, its own and inherited ones, newest first; damaged ones are left out."""
+        from castlog.state import Snapshot
+
+        listed = []
+        with self._core.read() as txn:
+            place = self._place(txn)
+            for found in snapshots.listing(txn, place.timeline, place.seq):
+                with suppress(Corrupt):
+                    kept, _ = snapshots.read(txn, self._core.objects, found)
+                    listed.append(
+                        Snapshot(
+                            kept.seq,
+                            ids.show_digest(kept.id),
+                            kept.name,
+                            kept.version,
+                            kept.size,
+                            found.row.created,
+                            kept.upcasters == schema.fingerprint(),
+                        )
+                    )
+        return sorted(listed, key=lambda snapshot: snapshot.seq, reverse=True)
+
     def fork(self, name: str, at: int | None = None) -> Branch:
         """Make a branch that shares everything up to `at` (default: the head); costs one reference."""
         return self._fork([names.check_name(name, "branch name")], at)[0]
@@ -154,6 +194,28 @@ class View:
 
     def _place(self, txn: ReadTxn) -> Place:
         return self._where(txn)[1]
+
+    def _restore(self, reducer: Reducer[S], place: Place, *, fresh: bool = False) -> Restored[S]:
+        """Return the state at a place; `fresh` folds it from the first event on, without any snapshot."""
+        from castlog.state import Restored
+
+        state, taken = reducer.initial(), 0
+        with self._core.read() as txn:
+            if not fresh:
+                key = snapshots.fold_key(reducer.name, reducer.version, schema.fingerprint())
+                for found in snapshots.along(txn, place.timeline, place.seq, key):
+                    with suppress(Corrupt):
+                        state, taken = reducer.decode(snapshots.read(txn, self._core.objects, found)[1]), found.seq
+                        break
+            owners = timelines.segments(txn, place.timeline, taken + 1, place.seq)
+            calls = reader.open_calls(txn, self._core.objects, self._row, place.timeline, place.seq)
+            opened = {seq: timelines.owner(txn, place.timeline, seq) for seq in calls.values()}
+        for event in chain.from_iterable(self._walk(owners, None, reverse=False)):
+            state = reducer.fold(state, event)
+        in_flight = [
+            self._core.event(self._session, self._row, self.name, owner, seq) for seq, owner in sorted(opened.items())
+        ]
+        return Restored(state, place.seq, taken, place.seq - taken, in_flight)
 
     def _look_near(self, txn: CommittedTxn, seq: int) -> tuple[_Near, Run]:
         """Return the run that holds `seq` and remember it for the next read."""
@@ -210,4 +272,6 @@ class View:
                 index = seq - first
                 decoded = page.decoded  # there once the caller has asked for one payload of the page
                 payload = UNSET if decoded is None else decoded[index]
+                if schema.is_old(record.type, record.schema):
+                    payload = UNSET  # the event lifts it
                 yield make_event(session_id, name, seq, record, page, index, payload)

@@ -200,6 +200,13 @@ class Dictionary(msgspec.Struct, frozen=True, array_like=True):
     object: int
 
 
+class SnapshotRow(msgspec.Struct, frozen=True, array_like=True):
+    """Where a snapshot lies, and when it was made. What it was folded with is a digest in the key."""
+
+    object: int
+    created: int
+
+
 RowType = TypeVar("RowType", bound=msgspec.Struct)
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -311,6 +318,7 @@ OPEN_AT_FORK = Clustered(b"T", 5, "16s", OpenCall)
 PIECES = Table(b"P", "32s", Piece)
 KEYS = Table(b"K", "16s16sQ", Seq)
 TRASH = Table(b"D", "Q", Trash)
+SNAPSHOTS = Table(b"I", "Q16sQ", SnapshotRow)
 DICTIONARIES = Table(b"Z", "H", Dictionary)
 
 # Three tables whose keys or values are of another form.

@@ -14,6 +14,7 @@ from castlog.format.record import PIECES, Record, Stored
 from castlog.history import pieces
 from castlog.history.calls import OPENING
 from castlog.history.pieces import Cut
+from castlog.schema import newest
 
 TS_MIN, TS_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -60,7 +61,7 @@ def prepare(
     if item.call_id is not None and item.call_ids and item.call_id not in item.call_ids:
         raise Invalid("call_id is not among call_ids; give one of the two", call_id=item.call_id)
     ts = clock() if item.ts is None else item.ts
-    schema = 1 if item.schema is None else item.schema
+    schema = newest(item.type) if item.schema is None else item.schema
     if type(ts) is not int or not TS_MIN <= ts <= TS_MAX:
         raise Invalid(f"ts is {ts!r}; give nanoseconds since 1970 as an int", value=ts)
     if type(schema) is not int or not 1 <= schema < 1 << 31:

@@ -324,6 +324,7 @@ def sample_rows(held: dict[bytes, bytes]) -> list[tuple[rows.Table[Any], tuple[i
         (rows.TRASH, (1,), rows.Trash(START, SESSION, 0)),
         (rows.TRASH, (2,), rows.Trash(START, SESSION, 2)),
         (rows.DICTIONARIES, (1,), rows.Dictionary(12)),
+        (rows.SNAPSHOTS, (7, b"f" * 16, 42), rows.SnapshotRow(13, 1_700_000_000_000_000_000)),
     ]
 
 

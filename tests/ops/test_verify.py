@@ -107,6 +107,23 @@ def a_piece_that_is_another(kept, patch) -> None:
     _other_pack(kept)
 
 
+@breaks("damaged_snapshot", "do not match its digest")
+def a_damaged_snapshot(kept, patch) -> None:
+    """The object of a kept state is damaged; the state is folded from the events."""
+    main = kept.session.branch("main")
+    main.snapshot(COUNT)
+    (_, row) = kept.decoded(rows.SNAPSHOTS)[0]
+    kept.flip(rows.part_key(row.object, 0))
+    restored = main.restore(COUNT)
+    assert (restored.snapshot_seq, restored.state) == (0, main.head.seq)
+
+
+@castlog.reducer("count", 1, initial=0)
+def COUNT(state: int, event: castlog.Event) -> int:  # noqa: N802 - made a constant by the decorator
+    """Count events."""
+    return state + 1
+
+
 @breaks("invalid_payload")
 def a_payload_that_is_not_json(kept, patch) -> None:
     """An event was written whole, with its ids, but its payload is not JSON."""

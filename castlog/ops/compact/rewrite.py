@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from castlog.history import reader, tables
 from castlog.history.objects import Objects
 from castlog.ops.compact import dictionary
 from castlog.ops.compact.layout import Chunks, Pieces
-from castlog.ops.compact.press import Press
+from castlog.ops.compact.press import Frame, Press
 
 Row = tuple[bytes, bytes]
 
@@ -77,6 +77,9 @@ class Rewrite:
         yield from _copies(txn, rows.after(rows.PIECES.letter), rows.TIMELINES.letter)
         yield from _timeline_rows(txn, chunks, first_frame + packs)
         yield from _copies(txn, rows.after(rows.TIMELINES.letter), rows.PART_LETTER)
+        numbers = sorted(row.object for _, row in tables.scan(txn, rows.SNAPSHOTS))
+        for number, (blob, _) in zip(numbers, press.objects(_snapshots(txn, old, numbers)), strict=True):
+            yield from _parts(number, blob)
         if trained is not None:
             yield from _parts(counters.object, dictionary.encode(self._secret, trained))
         frames = ((fmt.PACK if index < packs else fmt.CHUNK, frame(index)) for index in range(count))
@@ -92,6 +95,15 @@ class Rewrite:
         yield from _copies(txn, rows.after(rows.DICTIONARIES.letter), None)
         size = 0 if trained is None else len(trained.data)
         self.done = Done(raw, len(chunks), len(pieces), count + (0 if trained is None else 1), size)
+
+
+def _snapshots(txn: ReadTxn, old: Objects, numbers: Iterable[int]) -> Iterator[Frame]:
+    """Yield the kind and the bytes of snapshots, which keep their numbers."""
+    for number in numbers:
+        item = old.read(txn, number)
+        if item.kind != fmt.SNAPSHOT:
+            raise Corrupt(f"object {number} is not a snapshot", object=number)
+        yield item.kind, item.data
 
 
 def _dictionary(

@@ -81,6 +81,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "wrong_trash": (WARNING, "the trash and what is marked as deleted do not agree"),
     "stale_head": (WARNING, "HEAD points at a branch that never was in this session"),
     "reflog_gap": (WARNING, "a branch moved without an entry in its reflog"),
+    "damaged_snapshot": (WARNING, "a snapshot cannot be verified; it is passed over, and its state folded from events"),
     "wrong_counts": (
         WARNING,
         "a session's counts of events and bytes, or its newest time, are not those of its events",

@@ -20,6 +20,7 @@ _TABLES = (
     rows.KEYS,
     rows.TRASH,
     rows.DICTIONARIES,
+    rows.SNAPSHOTS,
     rows.NAMES,
 )
 _LETTERS = {table.letter for table in _TABLES} | {rows.PART_LETTER}

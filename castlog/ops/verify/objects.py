@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from castlog.engine.base import ReadTxn
+from castlog.errors import Corrupt
 from castlog.format import objects as fmt
 from castlog.format import rows
+from castlog.history import snapshots, tables
 from castlog.ops.verify import inventory, scan
 from castlog.ops.verify.inspection import DAMAGE, Inspection
 
@@ -34,6 +36,7 @@ def take_stock(inspection: Inspection) -> None:
 
     scan.each(inspection, rows.PIECES.letter, visit)
     inspection.count("pieces", len(inspection.pieces))
+    _check_snapshots(inspection)
 
 
 def _take_in(inspection: Inspection, txn: ReadTxn, number: int, named: set[int]) -> None:
@@ -96,6 +99,31 @@ def _check_dictionaries(inspection: Inspection, named: set[int]) -> None:
             inspection.found("unused_dictionary", f"no object was compressed with dictionary {number}")
 
     scan.each(inspection, rows.DICTIONARIES.letter, visit)
+
+
+def _check_snapshots(inspection: Inspection) -> None:
+    """Read every snapshot: one that is damaged is passed over by whoever looks for a state."""
+
+    def visit(txn: ReadTxn, key: bytes, value: bytes) -> None:
+        row = rows.SNAPSHOTS.decode(key, value)
+        timeline, _, seq = rows.SNAPSHOTS.fields(key)
+        assert isinstance(timeline, int)
+        assert isinstance(seq, int)
+        inspection.inventory.use(row.object)
+        where = f"the snapshot of seq {seq} of timeline {timeline}"
+        tail = tables.get(txn, rows.TAILS, timeline)
+        if tail is None or seq > tail.last:
+            inspection.found("stray_row", f"{where} belongs to no event")
+            return
+        try:
+            kept, _ = snapshots.read(txn, inspection.objects, snapshots.Found(timeline, seq, row))
+        except Corrupt as exc:
+            inspection.found("damaged_snapshot", f"{where}: {exc}")
+            return
+        for digest in kept.pieces:
+            inspection.pieces.use(txn, digest)
+
+    scan.each(inspection, rows.SNAPSHOTS.letter, visit)
 
 
 def _check_pack(inspection: Inspection, txn: ReadTxn, number: int, starts: list[int]) -> None:
