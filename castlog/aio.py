@@ -86,7 +86,7 @@ def _awaitable(method: Callable[..., Any], made: Callable[[Any], Any] | None = N
 
     @functools.wraps(method)
     async def awaited(self: _Handle[Any], *args: Any, **more: Any) -> Any:
-        result = await _in_thread(method, self._twin, *args, **more)
+        result = await _in_thread(getattr(self._twin, method.__name__), *args, **more)  # a Branch may have its own
         return result if made is None else made(result)
 
     return awaited

@@ -6,6 +6,7 @@ another.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -481,6 +482,19 @@ def test_after_an_interrupt_on_any_line_everybody_is_answered(
     assert len(places) > 20
     assert any("group.py" in place for place in places)
     group.close()
+
+
+def test_ctrl_c_ends_the_wait_at_once(group: Engined) -> None:
+    """Whoever waits in line is interrupted, not answered; what stood in line is written in its place."""
+    main = threading.get_ident()
+    with busy(group.engine):
+        first = group.submit(add(b"a"))
+        threading.Timer(0.02, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            group.update(add(b"b"))
+        last = group.submit(add(b"c"))
+    assert [outcome(first), outcome(last)] == [0, 2]
+    assert group.update(add(b"d")) == 3
 
 
 def run(script: str, path: Path) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import inspect
 import io
+import pickle
 import subprocess
 import sys
 import threading
@@ -211,6 +212,9 @@ def test_every_verb_works(target: str) -> None:
             assert (await store.usage(main)).events > 0
             assert len({main, idea, await session.branch("main")}) == 2
             assert "main" in repr(main)
+            for handle in (store, session, main, view):
+                with pytest.raises(TypeError, match=r"rev|id|target"):
+                    pickle.dumps(handle)
 
     asyncio.run(run())
 
