@@ -134,6 +134,7 @@ class View(_Handle[castlog.View]):
     async def restore(self, reducer: Reducer[T], at: int | None = None) -> Restored[T]:
         """Return the state at `at`, folded in a worker thread. See `castlog.View.restore`."""
         return await _in_thread(self._twin.restore, reducer, at)
+
     fork = _awaitable(castlog.View.fork, lambda branch: Branch(branch))
     fork_many = _awaitable(castlog.View.fork_many, lambda branches: [Branch(branch) for branch in branches])
 

@@ -36,9 +36,9 @@ LEAF_PART_BYTES = (
 
 # Compaction; figures were measured on transcripts and on the plain workload.
 FRAME_BYTES = 128 * 1024  # larger ones compress better, but a random read decodes all of one
-DICTIONARY_BYTES = 384 * 1024  # takes about 140 KB in the store, and each thread that reads keeps one
+DICTIONARY_BYTES = 512 * 1024  # takes about 180 KB in the store, and each thread that reads keeps one
 DICTIONARY_RAW_BYTES_MIN = 2_000_000  # below, a dictionary takes more than it saves
-SAMPLE_FRAMES = 128  # what a dictionary is trained on, evenly spread; more takes longer and gains nothing
+SAMPLE_FRAMES = 192  # what a dictionary is trained on, evenly spread; more takes longer and gains nothing
 SAMPLE_BYTES = 8 * 1024  # training wants many samples; a frame gives sixteen
 COMPACT_THREADS_MAX = 4  # one thread reads and feeds them; more would wait for it
 COMPACT_KEPT_BYTES = 4 << 30  # compressed frames kept in a temporary file, should a commit make it all begin again
