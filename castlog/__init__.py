@@ -19,14 +19,19 @@ from castlog.store import Diff, Store, open  # noqa: A004 - castlog.open
 from castlog.view import View
 
 if TYPE_CHECKING:
+    from castlog.ops.bisect import Bisection, Probe
     from castlog.ops.compact import CompactReport
     from castlog.ops.grep import Match
+    from castlog.ops.paths import Change, changes
+    from castlog.ops.replay import Replay
     from castlog.ops.usage import Usage
     from castlog.ops.verify import Finding, VerifyReport
     from castlog.state import Reducer, Restored, Snapshot, reducer
 
 __all__ = [
+    "Bisection",
     "Branch",
+    "Change",
     "CompactReport",
     "Conflict",
     "Corrupt",
@@ -45,9 +50,11 @@ __all__ = [
     "NotFound",
     "Parent",
     "Point",
+    "Probe",
     "Progress",
     "Raw",
     "Reducer",
+    "Replay",
     "Restored",
     "Session",
     "SessionInfo",
@@ -59,6 +66,7 @@ __all__ = [
     "VerifyReport",
     "View",
     "attachment",
+    "changes",
     "open",
     "reducer",
     "upcaster",
@@ -71,11 +79,16 @@ _LATER = {
     "Restored": "castlog.state",
     "Snapshot": "castlog.state",
     "reducer": "castlog.state",
+    "Bisection": "castlog.ops.bisect",
+    "Change": "castlog.ops.paths",
     "CompactReport": "castlog.ops.compact",
     "Finding": "castlog.ops.verify",
     "Match": "castlog.ops.grep",
+    "Probe": "castlog.ops.bisect",
+    "Replay": "castlog.ops.replay",
     "Usage": "castlog.ops.usage",
     "VerifyReport": "castlog.ops.verify",
+    "changes": "castlog.ops.paths",
 }
 
 

@@ -40,7 +40,9 @@ from castlog.event import Draft, Event, Parent, Point, Progress, Raw
 from castlog.session import SessionInfo
 
 if TYPE_CHECKING:
+    from castlog.ops.bisect import Bisection, Probe
     from castlog.ops.grep import Match
+    from castlog.ops.replay import Replay
     from castlog.ops.usage import Usage
     from castlog.ops.verify import VerifyReport
     from castlog.state import Reducer, Restored, Snapshot
@@ -353,6 +355,26 @@ class Store(_Handle[castlog.Store]):
         )
         async for match in _each(found):
             yield match
+
+    async def replay(self, rev: Revision, reducer: Reducer[T], *, progress: _Report | None = None) -> Replay[T]:
+        """Return the states along a history as it is now; asking for one blocks, so ask in a worker thread."""
+        return await _in_thread(self._twin.replay, _theirs(rev), reducer, progress=progress)
+
+    async def bisect(
+        self,
+        rev: Revision,
+        reducer: Reducer[Any],
+        check: Callable[[Any, int], bool | None],
+        *,
+        good: int = 0,
+        bad: int | None = None,
+        probed: Callable[[Probe], None] | None = None,
+        progress: _Report | None = None,
+    ) -> Bisection:
+        """Return the first event after which a history's state is bad; `check` runs in a worker thread."""
+        return await _in_thread(
+            self._twin.bisect, _theirs(rev), reducer, check, good=good, bad=bad, probed=probed, progress=progress
+        )
 
     async def export(
         self,

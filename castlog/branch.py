@@ -189,6 +189,10 @@ class Branch(View):
         sessions.read(txn, self._session)
         return ref
 
+    def _pinned(self) -> View:
+        with self._core.read() as txn:
+            return View(self._owner, *self._where(txn))
+
     def _where(self, txn: ReadTxn) -> tuple[str, Place]:
         ref = self._ref(txn)
         return ref.name, Place(ref.timeline, ref.seq, ref.id)

@@ -7,7 +7,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar
 
 from castlog import limits
 from castlog.branch import Branch
@@ -28,10 +28,15 @@ from castlog.view import View
 
 # What most programs never call is loaded when it is called: they pay for it at every start.
 if TYPE_CHECKING:
+    from castlog.ops.bisect import Bisection, Probe
     from castlog.ops.compact import CompactReport
     from castlog.ops.grep import Match
+    from castlog.ops.replay import Replay
     from castlog.ops.usage import Usage
     from castlog.ops.verify import VerifyReport
+    from castlog.state import Reducer
+
+S = TypeVar("S")
 
 Revision = View | Point | str
 Report = Callable[[Progress], None]
@@ -216,6 +221,37 @@ class Store:
         """Return where two histories part and what each did since; nothing is read before it is asked for."""
         left, right = self._view(a), self._view(b)
         return Diff(self.merge_base(left, right), left, right)
+
+    def replay(self, rev: Revision, reducer: Reducer[S], *, progress: Report | None = None) -> Replay[S]:
+        """Return the states along a history as it is now, to be asked for in any order; nothing is folded before.
+
+        `progress` is told how many events were folded for the state that was asked for.
+        """
+        from castlog.ops.replay import Replay
+
+        return Replay(self._view(rev)._pinned(), reducer, progress)
+
+    def bisect(
+        self,
+        rev: Revision,
+        reducer: Reducer[Any],
+        check: Callable[[Any, int], bool | None],
+        *,
+        good: int = 0,
+        bad: int | None = None,
+        probed: Callable[[Probe], None] | None = None,
+        progress: Report | None = None,
+    ) -> Bisection:
+        """Return the first event after which a history's state is bad, by trying O(log n) states.
+
+        `check` gets a state and its seq, and returns whether it is good, or None where that cannot be told. `good` and
+        `bad` (default: the head) are seqs of states known to be so; `probed` is told of each try. Raises Invalid when
+        the check says otherwise of the two; what it raises itself is passed on. Nothing is written.
+        """
+        from castlog.ops import bisect
+
+        replay = self.replay(rev, reducer, progress=progress)
+        return bisect.run(replay, check, good=good, bad=replay.head.seq if bad is None else bad, probed=probed)
 
     def grep(
         self,

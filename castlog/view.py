@@ -199,14 +199,9 @@ class View:
         """Return the state at a place; `fresh` folds it from the first event on, without any snapshot."""
         from castlog.state import Restored
 
-        state, taken = reducer.initial(), 0
         with self._core.read() as txn:
-            if not fresh:
-                key = snapshots.fold_key(reducer.name, reducer.version, schema.fingerprint())
-                for found in snapshots.along(txn, place.timeline, place.seq, key):
-                    with suppress(Corrupt):
-                        state, taken = reducer.decode(snapshots.read(txn, self._core.objects, found)[1]), found.seq
-                        break
+            found = None if fresh else self._newest(txn, reducer, place, 0)
+            state, taken = (reducer.initial(), 0) if found is None else found
             owners = timelines.segments(txn, place.timeline, taken + 1, place.seq)
             calls = reader.open_calls(txn, self._core.objects, self._row, place.timeline, place.seq)
             opened = {seq: timelines.owner(txn, place.timeline, seq) for seq in calls.values()}
@@ -216,6 +211,26 @@ class View:
             self._core.event(self._session, self._row, self.name, owner, seq) for seq, owner in sorted(opened.items())
         ]
         return Restored(state, place.seq, taken, place.seq - taken, in_flight)
+
+    def _newest(self, txn: ReadTxn, reducer: Reducer[S], place: Place, after: int) -> tuple[S, int] | None:
+        """Return the newest usable snapshot of a history beyond seq `after`, and its seq, or None."""
+        key = snapshots.fold_key(reducer.name, reducer.version, schema.fingerprint())
+        for found in snapshots.along(txn, place.timeline, place.seq, key):
+            if found.seq <= after:
+                break
+            with suppress(Corrupt):
+                return reducer.decode(snapshots.read(txn, self._core.objects, found)[1]), found.seq
+        return None
+
+    def _snapshot_before(self, reducer: Reducer[S], seq: int, after: int) -> tuple[S, int] | None:
+        """Return the newest usable snapshot at or before a seq and beyond seq `after`, and its seq, or None."""
+        with self._core.read() as txn:
+            name, place = self._where(txn)
+            return self._newest(txn, reducer, refs.place_at(txn, place, seq, name), after)
+
+    def _pinned(self) -> View:
+        """Return this history as it is now, for who has to find it the same again."""
+        return self
 
     def _look_near(self, txn: CommittedTxn, seq: int) -> tuple[_Near, Run]:
         """Return the run that holds `seq` and remember it for the next read."""
