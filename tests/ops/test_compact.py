@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import castlog
 from castlog.format import objects as fmt
-from castlog.format import rows
+from castlog.format import rows, snapshot
 from castlog.ops import compact, usage
 from castlog.ops.compact import dictionary
 from castlog.ops.compact.layout import Frames
@@ -136,6 +136,36 @@ def test_compacting_again_does_not_grow(kept, small_frames: None) -> None:
         assert max(numbers) < min(again)
         numbers = again
         assert len(dictionaries(kept.store)) <= 1
+
+
+def test_snapshots_stay(kept, small_frames: None) -> None:
+    """Snapshots, whole and in pieces, are listed and restored from as before, twice; a lost piece of one is noticed."""
+
+    @castlog.reducer("count", 1, initial=lambda: {"seen": 0, "fill": []})
+    def count(state: dict[str, Any], event: castlog.Event) -> dict[str, Any]:
+        return {"seen": state["seen"] + 1, "fill": [*state["fill"], f"line {event.seq} of the state " * 20]}
+
+    main = kept.session.branch("main")
+    for seq in (1, 7, main.head.seq):
+        main.snapshot(count, at=seq)
+    listed, inherited = main.snapshots(), kept.session.branch("leaf").snapshots()
+    state = main.restore(count).state
+    for _ in range(2):
+        report = kept.store.compact()
+        assert main.snapshots() == listed
+        assert kept.session.branch("leaf").snapshots() == inherited
+        assert main.restore(count).state == state
+        assert report.objects == sum(1 for key, _ in kept.parts() if key.endswith(b"\0\0"))
+        assert sound(kept.store)
+    with kept.engine.read() as txn:
+        used = {
+            piece
+            for _, row in kept.decoded(rows.SNAPSHOTS)
+            for piece in snapshot.decode(kept.store._core.objects.read(txn, row.object).data).pieces
+        }
+    kept.delete(rows.PIECES.key(min(used)))
+    with pytest.raises(castlog.Corrupt):
+        kept.store.compact()
 
 
 def test_an_empty_store_stays_empty(store: castlog.Store) -> None:

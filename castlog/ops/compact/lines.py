@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -68,6 +68,13 @@ def chunk_bytes(txn: ReadTxn, objects: Objects, timeline: int, first: int, last:
     return chunk.encode(whole.head, whole.payloads)
 
 
+def require_pieces(txn: ReadTxn, digests: Iterable[bytes]) -> None:
+    """Raise Corrupt for a piece that is not in the index: its bytes may still lie in a pack, and would be left out."""
+    for digest in digests:
+        if tables.get(txn, rows.PIECES, digest) is None:
+            raise Corrupt(f"piece {digest.hex()[:16]} is missing", digest=digest.hex())
+
+
 def _chunk_rows(txn: ReadTxn, timeline: int, first: int, last: int) -> Iterator[tuple[int, rows.Chunk]]:
     """Yield the last seqs and rows of the chunks that end at `first` to `last`."""
     for key, value in txn.scan(rows.CHUNKS.key(timeline, first), rows.record_key(timeline, 0)):
@@ -90,7 +97,7 @@ def _sealed(txn: ReadTxn, objects: Objects, timeline: int, last: int, row: rows.
     slots = [(start, start + chunk.slot_length(record)) for start, record in _slots(head)]
     if ends != (session, row.first, last, row.parent, row.last_id) or len(body) != slots[-1][1] + 1:
         raise Corrupt(f"object {row.object} is not the chunk its row says", object=row.object)
-    _require_pieces(txn, head)
+    require_pieces(txn, head.pieces)
     return data, Content(head, [body[start:end] for start, end in slots])
 
 
@@ -109,16 +116,9 @@ def _open(txn: ReadTxn, objects: Objects, timeline: int) -> list[Content]:
         raise Corrupt(f"timeline {timeline} belongs to a session that is not there", timeline=timeline)
     found = sealing.open_chunks(txn, objects, session, timeline)
     for item in found:
-        _require_pieces(txn, item.head)
+        require_pieces(txn, item.head.pieces)
     return found
 
 
 def _slots(head: chunk.ChunkHeader) -> Iterator[tuple[int, Record]]:
     return zip(chunk.slots(head.records), head.records, strict=True)
-
-
-def _require_pieces(txn: ReadTxn, head: chunk.ChunkHeader) -> None:
-    """Raise Corrupt for a piece that is not in the index: its bytes may still lie in a pack, and would be left out."""
-    for digest in head.pieces:
-        if tables.get(txn, rows.PIECES, digest) is None:
-            raise Corrupt(f"piece {digest.hex()[:16]} is missing", digest=digest.hex())

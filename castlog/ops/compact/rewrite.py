@@ -11,10 +11,10 @@ from castlog.engine.base import ReadTxn
 from castlog.errors import Corrupt
 from castlog.event import Progress
 from castlog.format import objects as fmt
-from castlog.format import rows
+from castlog.format import rows, snapshot
 from castlog.history import reader, tables
 from castlog.history.objects import Objects
-from castlog.ops.compact import dictionary
+from castlog.ops.compact import dictionary, lines
 from castlog.ops.compact.layout import Chunks, Pieces
 from castlog.ops.compact.press import Frame, Press
 
@@ -77,7 +77,7 @@ class Rewrite:
         yield from _copies(txn, rows.after(rows.PIECES.letter), rows.TIMELINES.letter)
         yield from _timeline_rows(txn, chunks, first_frame + packs)
         yield from _copies(txn, rows.after(rows.TIMELINES.letter), rows.PART_LETTER)
-        numbers = sorted(row.object for _, row in tables.scan(txn, rows.SNAPSHOTS))
+        numbers = sorted({row.object for _, row in tables.scan(txn, rows.SNAPSHOTS)})
         for number, (blob, _) in zip(numbers, press.objects(_snapshots(txn, old, numbers)), strict=True):
             yield from _parts(number, blob)
         if trained is not None:
@@ -94,7 +94,7 @@ class Rewrite:
             yield _row(rows.DICTIONARIES, rows.Dictionary(counters.object), trained.number)
         yield from _copies(txn, rows.after(rows.DICTIONARIES.letter), None)
         size = 0 if trained is None else len(trained.data)
-        self.done = Done(raw, len(chunks), len(pieces), count + (0 if trained is None else 1), size)
+        self.done = Done(raw, len(chunks), len(pieces), count + len(numbers) + (0 if trained is None else 1), size)
 
 
 def _snapshots(txn: ReadTxn, old: Objects, numbers: Iterable[int]) -> Iterator[Frame]:
@@ -103,6 +103,7 @@ def _snapshots(txn: ReadTxn, old: Objects, numbers: Iterable[int]) -> Iterator[F
         item = old.read(txn, number)
         if item.kind != fmt.SNAPSHOT:
             raise Corrupt(f"object {number} is not a snapshot", object=number)
+        lines.require_pieces(txn, snapshot.decode(item.data).pieces)
         yield item.kind, item.data
 
 
