@@ -15,7 +15,7 @@ from castlog.ops.trash import Trashed
 from castlog.ops.tree import Node
 from castlog.schema import upcaster
 from castlog.session import Session, SessionInfo
-from castlog.store import Diff, Store, open  # noqa: A004 - castlog.open
+from castlog.store import Diff, Running, Store, open  # noqa: A004 - castlog.open
 from castlog.view import View
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "Reducer",
     "Replay",
     "Restored",
+    "Running",
     "Session",
     "SessionInfo",
     "Snapshot",

@@ -410,6 +410,7 @@ class Store(_Handle[castlog.Store]):
     import_from = _awaitable(castlog.Store.import_from)
     import_castlog = _awaitable(castlog.Store.import_castlog)
     checkout = _awaitable(castlog.Store.checkout, Branch)
+    running = _awaitable(castlog.Store.running)
     trash = _awaitable(castlog.Store.trash)
     undelete = _awaitable(
         castlog.Store.undelete, lambda found: Branch(found) if isinstance(found, castlog.Branch) else Session(found)

@@ -124,11 +124,15 @@ class Branch(View):
         self._core.seal(self._number, self._row)
 
     def reset(self, seq: int) -> None:
-        """Move the head back to `seq`; what came after stays in the reflog."""
+        """Move the head back to `seq`; what came after stays in the reflog.
+
+        Raises Conflict(holder, since) while a `Run` has the branch.
+        """
         now = self._core.clock()
 
         def change(txn: WriteTxn) -> None:
             ref = self._ref(txn)
+            self._core.require_unowned(self._number, ref.name)
             refs.move(txn, self._number, refs.place_at(txn, ref, seq, ref.name), now=now, operation="reset")
 
         self._core.update(change)
@@ -145,11 +149,14 @@ class Branch(View):
         self._core.update(change)
 
     def delete(self) -> None:
-        """Put the branch into the trash. Its forks are not touched."""
+        """Put the branch into the trash. Its forks are not touched.
+
+        Raises Conflict(holder, since) while a `Run` has it.
+        """
         now = self._core.clock()
 
         def change(txn: WriteTxn) -> None:
-            self._ref(txn)
+            self._core.require_unowned(self._number, self._ref(txn).name)
             refs.delete(txn, self._number, now)
 
         self._core.update(change)

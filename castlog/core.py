@@ -6,9 +6,11 @@ nothing of names and revisions.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET
@@ -16,12 +18,13 @@ from msgspec import UNSET
 from castlog import limits
 from castlog.engine.base import CommittedTxn, Engine, WriteTxn
 from castlog.engine.group import Group, Job
+from castlog.engine.owner import Owner, Ownership
 from castlog.errors import Conflict, Corrupt, Error
 from castlog.event import Event, Source
 from castlog.format import ids, rows
 from castlog.format.record import Record
 from castlog.format.snapshot import Snapshot
-from castlog.history import drafts, pieces, reader, sealing, snapshots, timelines, writer
+from castlog.history import drafts, pieces, reader, refs, sealing, snapshots, timelines, writer
 from castlog.history.drafts import Ready
 from castlog.history.objects import Objects
 from castlog.history.recent import Needed, Recent
@@ -164,6 +167,28 @@ class Core:
             return not known and (tail is None or not self._seal_is_due(applied.timeline, tail))
 
         return Appending(job, wait, brief)
+
+    def own(self, branch: int) -> Ownership:
+        """Return a hold on a branch that keeps others from running and from moving it; raises Conflict(holder, since).
+
+        It is taken between two changes of the store, so that who reads the branch afterwards sees where it stays.
+        """
+        hold = self.engine.owners.hold(branch)
+
+        def take(txn: WriteTxn) -> None:
+            name = refs.branch(txn, branch).name
+            other = hold.take()
+            if other is not None:
+                raise owned(name, other)
+
+        self.update(take)
+        return hold
+
+    def require_unowned(self, branch: int, name: str) -> None:
+        """Raise Conflict(holder, since) while somebody runs a branch; belongs into the transaction that moves it."""
+        owner = self.engine.owners.of(branch)
+        if owner is not None:
+            raise owned(name, owner)
 
     def seal(self, branch: int, session: rows.Session) -> None:
         """Seal what is open on a branch's timeline now, however little it is; durable on return."""
@@ -342,6 +367,21 @@ class Appending(NamedTuple):
     job: Job[Applied]
     wait: Callable[[], list[Event]]
     brief: Callable[[], bool]
+
+
+def owned(name: str, owner: Owner) -> Conflict:
+    """Return the failure of who needs a branch that somebody else runs."""
+    if owner.pid == os.getpid():
+        holder = f"another run of this process ({owner.pid})"
+    elif owner.pid is None:
+        holder = "another process"
+    else:
+        holder = f"process {owner.pid} on {owner.host}"
+    since = None if owner.since is None else datetime.fromtimestamp(owner.since, UTC).isoformat(timespec="milliseconds")
+    when = f" since {since}" if since else ""
+    return Conflict(
+        f"{name} is being run by {holder}{when}; fork it to go on beside", holder=holder, pid=owner.pid, since=since
+    )
 
 
 def make_event(

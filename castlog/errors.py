@@ -48,5 +48,13 @@ class Unavailable(Error):
     """The store cannot serve this now: free space, reopen, or upgrade."""
 
 
+class InFlight(Error):
+    """Calls were begun and never answered, and a person must decide about some: see `calls` and `plan`."""
+
+
+class Diverged(Error):
+    """A step is not the one that was recorded: see `step` and `recorded`."""
+
+
 def _rebuild(kind: type[Error], message: str, facts: dict[str, Any]) -> Error:
     return kind(message, **facts)

@@ -64,6 +64,7 @@ READERS_MAX = 1024  # killed readers keep their slot until somebody sweeps; LMDB
 LOCK_TIMEOUT_SECONDS = 10.0  # a write takes milliseconds: who waits longer waits for something broken
 LOCK_POLL_SECONDS_MIN = 0.000_1  # first pause between two tries for the write lock, half a durable commit
 LOCK_POLL_SECONDS_MAX = 0.001  # longest pause: two flushes; a waiter costs a hundredth of a core at this rate
+NOTE_SECONDS = 0.1  # a note on who runs what takes microseconds to write; without it the lock holds all the same
 LOCK_TURN_SECONDS = 0.02  # a process that writes without a pause steps aside this often if another one waits
 GATHER_SECONDS = 0.000_15  # after a group commit: those it answered are back by then, measured with 16 threads
 LINGER_SECONDS = 0.002  # an event nobody waits for yet may share the flushes of one that comes soon, a few commits long

@@ -203,7 +203,8 @@ class Session:
     def promote(self, name: str, onto: str, expect: int | str | None = None) -> Branch:
         """Point branch `onto` where `name` points and return it; the old head stays in the reflog.
 
-        Raises Conflict when `expect`, a seq or an event id, is given and is not the head of `onto`.
+        Raises Conflict when `expect`, a seq or an event id, is given and is not the head of `onto`, and
+        Conflict(holder, since) while a `Run` has `onto`.
         """
         now = self._core.clock()
         wanted = expected_head(expect)
@@ -215,6 +216,7 @@ class Session:
             if target is None or not target.branch:
                 raise NotFound(f"{self.id} has no branch {onto!r}", name=onto)
             ref = refs.branch(txn, target.branch)
+            self._core.require_unowned(target.branch, ref.name)
             if wanted is not None and wanted != ref.seq:
                 head = ref.id or reader.id_at(txn, self._core.objects, self._made_from, ref.timeline, ref.seq)
                 if wanted != head:
@@ -231,9 +233,19 @@ class Session:
         return self._branch(self._core.update(change))
 
     def delete(self) -> None:
-        """Put the session into the trash. The sessions it started are not touched."""
+        """Put the session into the trash. The sessions it started are not touched.
+
+        Raises Conflict(holder, since) while a `Run` has one of its branches.
+        """
         now = self._core.clock()
-        self._core.update(lambda txn: sessions.delete(txn, self._session, now))
+
+        def change(txn: WriteTxn) -> None:
+            for name, item in refs.names(txn, self._session):
+                if item.branch:
+                    self._core.require_unowned(item.branch, name)
+            sessions.delete(txn, self._session, now)
+
+        self._core.update(change)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self._made_from.title!r}>"

@@ -6,15 +6,18 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar
+
+import msgspec
 
 from castlog import limits
 from castlog.branch import Branch
 from castlog.core import Core
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.engine.targets import open_engine
-from castlog.errors import Corrupt, Invalid, Unavailable
+from castlog.errors import Corrupt, Invalid, NotFound, Unavailable
 from castlog.event import Event, Parent, Point, Progress
 from castlog.format import identity, ids, names, rows
 from castlog.format.objects import SECRET_BYTES
@@ -70,6 +73,21 @@ class Diff:
     def right_count(self) -> int:
         """How many events `right` gives."""
         return self._heads[1] - self._from
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A branch that a run has: who runs it, as far as that is known, and since when (ns UTC)."""
+
+    session_id: str
+    branch: str
+    pid: int | None
+    host: str | None
+    since: int | None
+
+    @property
+    def rev(self) -> str:
+        """The string that `store.branch` takes."""
+        return f"{self.session_id}/{self.branch}"
 
 
 class Store:
@@ -173,6 +191,17 @@ class Store:
 
             found = sessions.listing(txn, order=sort, since=since, keep=keep, limit=limit, offset=offset)
         return [Session(self._core, item.id, item.row, item.activity) for item in found]
+
+    def running(self) -> list[Running]:
+        """Return the branches that runs have now, in any process, oldest first."""
+        found = []
+        for number, owner in self._core.engine.owners.all().items():
+            with self._core.read() as txn, suppress(NotFound, Corrupt):  # a note may outlive what it is about
+                ref = refs.branch(txn, number)
+                sessions.read(txn, ref.session)
+                since = None if owner.since is None else int(owner.since * 1e9)
+                found.append(Running(ids.show_session(ref.session), ref.name, owner.pid, owner.host, since))
+        return sorted(found, key=lambda running: running.since or 0)
 
     def resolve(self, rev: str, *, current: str | None = None) -> Point:
         """Return the point a revision means now; `current` stands in for what `checkout` set.

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
+from castlog.engine.owner import Owners
+
 T = TypeVar("T")
 
 
@@ -61,6 +63,11 @@ class Engine(Protocol):
     read_only: bool
     notes: tuple[str, ...]
     """What the user should know about the place the map lies in; empty when there is nothing."""
+
+    @property
+    def owners(self) -> Owners:
+        """Who owns which branch. A hold taken inside `update` comes either before or after any other change."""
+        ...
 
     def read(self) -> AbstractContextManager[CommittedTxn]:
         """Open a read transaction on the newest commit; leave it within milliseconds.

@@ -23,6 +23,7 @@ from castlog.engine import folder
 from castlog.engine.alone import Gate, Guest
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.engine.lock import WriteLock
+from castlog.engine.owner import FileOwners, Owners
 from castlog.engine.watch import Watch
 from castlog.errors import Corrupt, Error, Invalid, NotFound, Unavailable
 from castlog.limits import (
@@ -127,6 +128,14 @@ class DiskEngine:
         self.path = shared.path
         self.read_only = read_only
         self.notes = notes
+
+    @property
+    def owners(self) -> Owners:
+        """The owned branches; raises Unavailable as `read` does."""
+        shared = self._shared
+        if shared is None or shared.pid != _getpid():
+            raise self._unusable()
+        return shared.owners
 
     def read(self) -> _ReadTxn:
         """Return a read transaction on the newest commit, begun when its `with` block is entered."""
@@ -480,6 +489,7 @@ class _Shared:
         self._watch = Watch(path / folder.DATA)
         self.in_place = self._watch.in_place
         self.lock = WriteLock(path / folder.WRITE_LOCK, write=not read_only)
+        self.owners = FileOwners(path / folder.RUN_LOCK)
         try:
             with self.lock.opening(timeout):
                 environment = self._open()
@@ -740,6 +750,7 @@ class _Shared:
             self.current[0].close()
             self._watch.close()
             self.lock.close()
+            self.owners.close()
 
     def forget(self, *, quiet: bool) -> None:
         """Let go of the parent's files in a forked child, changing nothing the parent can see.
@@ -760,6 +771,7 @@ class _Shared:
             self.current[0].close()
         self._watch.close()
         self.lock.close()
+        self.owners.close()
 
 
 def _open_environment(

@@ -17,6 +17,7 @@ from castlog.errors import Corrupt, Error, Invalid, NotFound, Unavailable
 DATA = "data.mdb"
 READER_TABLE = "lock.mdb"
 WRITE_LOCK = "write.lock"
+RUN_LOCK = "runs.lock"
 _REBUILD = "rebuild.new"
 
 FOLDER_MODE = 0o700

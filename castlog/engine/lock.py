@@ -16,8 +16,6 @@ import errno
 import fcntl
 import os
 import re
-import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from castlog.engine import folder
+from castlog.engine.holder import holder
 from castlog.engine.turn import Turn, bounded
 from castlog.errors import Conflict, Unavailable
 from castlog.limits import LOCK_POLL_SECONDS_MAX, LOCK_POLL_SECONDS_MIN, LOCK_TURN_SECONDS
@@ -41,9 +40,6 @@ _NOTE_BYTES = 256  # The holder's note is padded to this, so that a shorter one 
 _NOTE = re.compile(r"pid (\d+) host .* since (\S+)\n")
 
 _NONE = -1  # No descriptor.
-
-# `struct flock` of the systems whose layout is known: how to ask the kernel who holds a lock.
-_ASK = {"linux": ("hhqqi4x", (0, 1, 2, 3, 4)), "darwin": ("qqihh", (3, 4, 0, 1, 2))}.get(sys.platform)
 
 _lockf = fcntl.lockf
 _monotonic = time.monotonic
@@ -186,7 +182,7 @@ class WriteLock:
         Who waits, polls, and would hardly ever hit the moments between the commits of a busy process: waits of two
         seconds were measured, 50 ms with this.
         """
-        if self._due and _ask(self._descriptor, fcntl.LOCK_EX, _WAIT_BYTE) is not None:
+        if self._due and holder(self._descriptor, fcntl.LOCK_EX, _WAIT_BYTE):
             time.sleep(2 * LOCK_POLL_SECONDS_MAX)
 
     def _begin_turn(self) -> None:
@@ -230,8 +226,8 @@ class WriteLock:
         if found:
             with contextlib.suppress(ValueError):
                 pid, since = int(found[1]), datetime.fromisoformat(found[2]).timestamp()
-        asked = _ask(self._descriptor, how, byte)
-        if asked is not None and asked != pid:
+        asked = holder(self._descriptor, how, byte) or 0
+        if asked > 0 and asked != pid:
             return asked, None
         return pid, since
 
@@ -267,23 +263,6 @@ def _open(path: Path, *, write: bool) -> int:
             raise
     folder.keep_private(path)
     return descriptor
-
-
-def _ask(descriptor: int, how: int, byte: int) -> int | None:
-    """Return the process the kernel names as holder of a lock that keeps `how` away, if there is one it can name."""
-    if _ASK is None:
-        return None
-    layout, places = _ASK
-    kind = fcntl.F_WRLCK if how & fcntl.LOCK_EX else fcntl.F_RDLCK
-    values = dict(zip(places, (kind, os.SEEK_SET, byte, 1, 0), strict=True))
-    try:
-        answer = struct.unpack(
-            layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *(values[n] for n in range(5))))
-        )
-    except OSError:
-        return None
-    # A holder in another container has no number here.
-    return answer[places[4]] if answer[places[0]] != fcntl.F_UNLCK and answer[places[4]] > 0 else None
 
 
 def _iso(seconds: float) -> str:

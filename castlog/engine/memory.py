@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from castlog.engine.base import ReadTxn, WriteTxn
+from castlog.engine.owner import Owners
 from castlog.engine.turn import Turn
 from castlog.errors import Conflict, Invalid, Unavailable
 from castlog.limits import KEY_BYTES_MAX, LOCK_TIMEOUT_SECONDS, VALUE_BYTES_MAX
@@ -25,11 +26,12 @@ T = TypeVar("T")
 class MemoryEngine:
     """One map in memory. Threads may share it; a forked process has no use of it."""
 
-    __slots__ = ("_lock_timeout", "_pid", "_state", "_swap", "_turn", "notes", "read_only")
+    __slots__ = ("_lock_timeout", "_pid", "_state", "_swap", "_turn", "notes", "owners", "read_only")
 
     def __init__(self, rows: Iterable[tuple[bytes, bytes]] = (), *, lock_timeout: float = LOCK_TIMEOUT_SECONDS) -> None:
         self.read_only = False
         self.notes: tuple[str, ...] = ()
+        self.owners = Owners()
         self._pid = os.getpid()
         self._lock_timeout = lock_timeout
         self._turn = Turn()
