@@ -132,6 +132,11 @@ class View(_Handle[castlog.View]):
     read = _awaitable(castlog.View.read)
     in_flight = _awaitable(castlog.View.in_flight)
     snapshots = _awaitable(castlog.View.snapshots)
+    drop_snapshots = _awaitable(castlog.View.drop_snapshots)
+
+    async def snapshot(self, reducer: Reducer[T], at: int | None = None) -> Snapshot:
+        """Keep the state at `at`; durable when it returns. See `castlog.View.snapshot`."""
+        return await _in_thread(self._twin.snapshot, reducer, at)
 
     async def restore(self, reducer: Reducer[T], at: int | None = None) -> Restored[T]:
         """Return the state at `at`, folded in a worker thread. See `castlog.View.restore`."""
@@ -189,10 +194,6 @@ class Branch(View):
         appending = submit() if _are_light(items) else await _in_thread(submit)
         await durable
         return appending.wait() if appending.brief() else await _in_thread(appending.wait)
-
-    async def snapshot(self, reducer: Reducer[T], at: int | None = None) -> Snapshot:
-        """Keep the state at `at`; durable when it returns. See `castlog.Branch.snapshot`."""
-        return await _in_thread(self._twin.snapshot, reducer, at)
 
     async def follow(self, after: int | None = None, timeout: float | None = None) -> AsyncGenerator[Event, None]:
         """Yield events as `castlog.Branch.follow` does, from when the first is asked for; ends at once if cancelled."""

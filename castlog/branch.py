@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from castlog import limits, schema
+from castlog import limits
 from castlog.engine.base import ReadTxn, WriteTxn
 from castlog.errors import Conflict, Error, Invalid
 from castlog.event import Draft, Event
-from castlog.format import ids, names, rows, snapshot
+from castlog.format import ids, names, rows
 from castlog.history import refs, sessions, timelines
 from castlog.history.refs import Place
 from castlog.view import View
 
 if TYPE_CHECKING:
     from castlog.session import Session
-    from castlog.state import Reducer, Snapshot
-
-
-S = TypeVar("S")
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -94,30 +90,6 @@ class Branch(View):
         yielded, NotFound when it was deleted. Wakes at most 20 times a second while nothing is written.
         """
         return self._follow(Follower(self, after, timeout))
-
-    def snapshot(self, reducer: Reducer[S], at: int | None = None) -> Snapshot:
-        """Keep the state at `at` (default: the head), for this branch and all that share that event; durable on return.
-
-        What it costs is restoring the state, and writing what of it the last snapshot does not have. Raises as
-        `restore` does, and Invalid for a state that is no JSON value, or at seq 0.
-        """
-        from castlog.state import Snapshot
-
-        with self._core.read() as txn:
-            name, place = self._where(txn)
-            if at is not None:
-                place = refs.place_at(txn, place, at, name)
-            point = self._point(txn, place)
-        if place.seq == 0:
-            raise Invalid(f"{name} at seq 0 has no events to fold; make a snapshot of a later seq", seq=0)
-        state = reducer.encode(self._restore(reducer, place).state)
-        now = self._core.clock()
-        upcasters = schema.fingerprint()
-        kept = snapshot.Snapshot(
-            reducer.name, reducer.version, upcasters, place.seq, ids.parse_digest(point.id), len(state), state
-        )
-        self._core.keep_snapshot(place.timeline, kept, now)
-        return Snapshot(kept.seq, point.id, kept.name, kept.version, kept.size, now, True)
 
     def seal(self) -> None:
         """Compress the newest events now instead of when their chunk is full; for a run that has come to its end."""

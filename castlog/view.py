@@ -15,7 +15,7 @@ from castlog.core import make_event
 from castlog.engine.base import CommittedTxn, ReadTxn, WriteTxn
 from castlog.errors import Corrupt, Invalid, NotFound
 from castlog.event import Event, Point
-from castlog.format import ids, names
+from castlog.format import ids, names, snapshot
 from castlog.history import reader, refs, sessions, snapshots, timelines
 from castlog.history.refs import Place
 from castlog.history.runs import Page, Run
@@ -149,6 +149,30 @@ class View:
                 place = refs.place_at(txn, place, at, name)
         return self._restore(reducer, place)
 
+    def snapshot(self, reducer: Reducer[S], at: int | None = None) -> Snapshot:
+        """Keep the state at `at` (default: the head), for every branch that shares that event; durable on return.
+
+        What it costs is restoring the state, and writing what of it the last snapshot does not have. Raises as
+        `restore` does, and Invalid for a state that is no JSON value, or at seq 0.
+        """
+        from castlog.state import Snapshot
+
+        with self._core.read() as txn:
+            name, place = self._where(txn)
+            if at is not None:
+                place = refs.place_at(txn, place, at, name)
+            point = self._point(txn, place)
+        if place.seq == 0:
+            raise Invalid(f"{name} at seq 0 has no events to fold; make a snapshot of a later seq", seq=0)
+        state = reducer.encode(self._restore(reducer, place).state)
+        now = self._core.clock()
+        upcasters = schema.fingerprint()
+        kept = snapshot.Snapshot(
+            reducer.name, reducer.version, upcasters, place.seq, ids.parse_digest(point.id), len(state), state
+        )
+        self._core.keep_snapshot(place.timeline, kept, now)
+        return Snapshot(kept.seq, point.id, kept.name, kept.version, kept.size, now, True)
+
     def snapshots(self) -> list[Snapshot]:
         """Return the snapshots in this history, its own and inherited ones, newest first; damaged ones are left out."""
         from castlog.state import Snapshot
@@ -171,6 +195,20 @@ class View:
                         )
                     )
         return sorted(listed, key=lambda snapshot: snapshot.seq, reverse=True)
+
+    def drop_snapshots(self, at: int | None = None) -> int:
+        """Forget the snapshots at `at` (default: the head), for every branch that shares that event; durable on return.
+
+        Returns how many there were. The states are folded from events again, or from an earlier snapshot.
+        """
+
+        def change(txn: WriteTxn) -> int:
+            name, place = self._where(txn)
+            if at is not None:
+                place = refs.place_at(txn, place, at, name)
+            return snapshots.drop(txn, place.timeline, place.seq)
+
+        return self._core.update(change)
 
     def fork(self, name: str, at: int | None = None) -> Branch:
         """Make a branch that shares everything up to `at` (default: the head); costs one reference."""

@@ -105,6 +105,21 @@ def write(txn: WriteTxn, objects: Objects, timeline: int, seq: int, key: bytes, 
     return True
 
 
+def drop(txn: WriteTxn, timeline: int, seq: int, only: int | None = None) -> int:
+    """Take away the snapshots at a place, or of them only the one in this object; return how many there were."""
+    prefix = timeline.to_bytes(8, "big")
+    gone = [
+        (key, row.object)
+        for key, row in tables.scan(txn, rows.SNAPSHOTS, prefix)
+        if _seq(key) == seq and only in (None, row.object)
+    ]
+    for key, number in gone:
+        txn.delete(key)
+        for part, _ in list(txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))):
+            txn.delete(part)
+    return len(gone)
+
+
 def _seq(key: bytes) -> int:
     seq = rows.SNAPSHOTS.fields(key)[2]
     assert isinstance(seq, int)
