@@ -36,6 +36,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "merge-base": "Print the last event two branches share.",
         "reflog": "List how a branch's head moved.",
     },
+    "Debug": {
+        "replay": "Show the state after an event, or what events changed in it.",
+        "snapshot": "List the snapshots a branch can start from, or make one.",
+    },
     "Branch": {
         "checkout": "Make a branch the current one, or write it out as files.",
         "fork": "Start branches that share everything up to an event.",

@@ -66,6 +66,51 @@ def store(home: Path) -> Iterator[str]:
         yield session.id
 
 
+TALLY = """
+import castlog
+
+@castlog.reducer("tally", 3, initial={"types": {}, "tool_calls": {}, "last": None})
+def tally(state, event):
+    state["types"][event.type] = state["types"].get(event.type, 0) + 1
+    if event.type == "tool_call":
+        state["tool_calls"][event.call_id] = {"name": event.payload["name"], "status": "pending"}
+    if event.type == "tool_result" and event.call_id in state["tool_calls"]:
+        state["tool_calls"][event.call_id]["status"] = "done"
+    state["last"] = event.payload.get("text")
+    return state
+
+def describe(state):
+    return f"{sum(state['types'].values())} events, {len(state['tool_calls'])} tool calls"
+
+@castlog.reducer("broken", 1)
+def broken(state, event):
+    return {**state, event.seq: event.payload["text"].upper()}
+
+@castlog.reducer("plain", 1, initial=0)
+def plain(state, event):
+    return state + 1
+
+def few(state):
+    return len(state["tool_calls"]) < 2
+
+def odd(state):
+    return state["nothing"]
+"""
+
+
+@pytest.fixture
+def tally(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Put a module with reducers into the current folder, and give the name of one."""
+    (home / "project" / "tally.py").write_text(TALLY)
+    (home / "project" / "failing.py").write_text("import nothing_of_that_name\n")
+    (home / "project" / "leaving.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name in ("tally", "failing", "leaving"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return "tally:tally"
+
+
 def command_line(value: object) -> str:
     """Name a parametrised test by the words it types."""
     return " ".join(value) if isinstance(value, tuple) else ""

@@ -74,6 +74,21 @@ BAD = [
     (("merge-base", "nowhere", "main"), NOT_FOUND, "nowhere"),
     (("reflog", "nowhere"), NOT_FOUND, "nowhere"),
     (("reflog", "before"), INVALID, "fork"),
+    (("replay", "nowhere", "--reducer", "tally:tally"), NOT_FOUND, "nowhere"),
+    (("replay", "main@99", "--reducer", "tally:tally"), NOT_FOUND, "99"),
+    (("replay", "--until", "99", "--reducer", "tally:tally"), NOT_FOUND, "its seqs are 0 to 6"),
+    (("replay", "--until", "-1"), USAGE, "-1"),
+    (("replay", "--until", "4", "--diff", "2..4"), USAGE, "do not go together"),
+    (("replay", "--diff", "4"), USAGE, "is not M..N"),
+    (("replay", "--diff", "4..4"), USAGE, "is not M..N"),
+    (("replay", "--diff", "4..99", "--reducer", "tally:tally"), NOT_FOUND, "its seqs are 0 to 6"),
+    (("replay", "--reducer", "tally"), USAGE, "is not MODULE:NAME"),
+    (("replay", "--reducer", "tally:broken"), INVALID, "the reducer broken, at seq 2"),
+    (("snapshot", "nowhere"), NOT_FOUND, "nowhere"),
+    (("snapshot", "--make", "-d", "main"), USAGE, "do not go together"),
+    (("snapshot", "-d"), USAGE, "snapshot -d main@40"),
+    (("snapshot", "main@0", "--make", "--reducer", "tally:tally"), INVALID, "no events to fold"),
+    (("snapshot", "--make", "--reducer", "nowhere:x"), USAGE, "no module nowhere"),
     (("checkout",), USAGE, "Missing argument 'REV'"),
     (("checkout", "before"), INVALID, "fork"),
     (("checkout", "main@2"), INVALID, "fork"),
@@ -149,7 +164,7 @@ def test_the_table_has_every_command() -> None:
 
 @pytest.mark.parametrize(("words", "code", "phrase"), BAD, ids=command_line)
 def test_wrong_input_is_refused(
-    words: tuple[str, ...], code: int, phrase: str, store: str, home: Path, run: Run
+    words: tuple[str, ...], code: int, phrase: str, store: str, tally: str, home: Path, run: Run
 ) -> None:
     """The sentence is on stderr, stdout is empty, and the store is as it was; --json gives the same as an object."""
     folder = home / "project" / "full"

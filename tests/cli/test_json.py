@@ -13,6 +13,10 @@ EVENT = {"session_id", "branch", "seq", "ts", "type", "payload", "parent_seq", "
 CALL = EVENT | {"call_id"}
 LISTED = {"rev", "seq", "id", "ts", "type", "call_ids", "size", "preview"}
 SESSION = {"id", "title", "labels", "origin", "parent", "created", "activity", "branches", "events", "size"}
+SNAPSHOT = {"rev", "seq", "id", "reducer", "version", "size", "created", "current"}
+STATE = {"rev", "seq", "snapshot_seq", "replayed", "reducer", "version", "in_flight", "text", "state"}
+DELTA = {"seq", "type", "sign", "path", "keys", "old", "new"}
+TALLY = ("--reducer", "tally:tally")
 IMPORTED = {"path", "format", "status", "rev", "start", "session_id", "events", "added", "damaged", "note"}
 SUMMED = {"summary", "files", "new", "grown", "rewritten", "unchanged", "skipped", "added", "sessions", "damaged"}
 MOVED = {"rev", "seq", "id", "old_seq", "old_id"}
@@ -38,6 +42,10 @@ SHAPES: list[tuple[tuple[str, ...], int, set[str], set[str]]] = [
     (("diff", "main", "idea-b"), 1, {"side", "rev", "seq", "id", "left_count", "right_count"}, LISTED | {"side"}),
     (("merge-base", "main", "idea-b"), 0, {"rev", "seq", "id"}, set()),
     (("reflog",), 0, {"n", "ts", "op", "old_seq", "old_id", "new_seq", "new_id", "note"}, set()),
+    (("replay", *TALLY), 0, STATE, set()),
+    (("replay", "--diff", "2..4", *TALLY), 0, DELTA, DELTA),
+    (("snapshot", "--make", *TALLY), 0, SNAPSHOT, set()),
+    (("snapshot", "-d", "main"), 0, {"rev", "seq", "id", "deleted"}, set()),
     (("checkout", "idea-b"), 0, {"rev", "seq", "id", "current", "out", "attachments"}, set()),
     (("fork", "x", "-n", "2"), 0, {"rev", "branch", "session_id", "seq"}, {"rev", "branch", "session_id", "seq"}),
     (("branch",), 0, {"rev", "branch", "seq", "id", "parent", "fork_seq", "current"}, set()),
@@ -59,7 +67,7 @@ SHAPES: list[tuple[tuple[str, ...], int, set[str], set[str]]] = [
 
 @pytest.mark.parametrize(("words", "code", "first", "last"), SHAPES, ids=command_line)
 def test_each_line_is_an_object_with_these_keys(
-    words: tuple[str, ...], code: int, first: set[str], last: set[str], store: str, home: Path, run: Run
+    words: tuple[str, ...], code: int, first: set[str], last: set[str], store: str, tally: str, home: Path, run: Run
 ) -> None:
     """Stdout parses line by line, the keys are those promised, and stderr is silent."""
     (home / "project" / "lines.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
