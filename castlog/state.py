@@ -105,8 +105,8 @@ def reducer(
     version: int | str,
     *,
     initial: Any = dict,
-    encode: Callable[[S], Any] | None = None,
-    decode: Callable[[Any], S] | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
 ) -> Callable[[Callable[[S, Event], S]], Reducer[S]]:
     """Make a reducer of a function that takes a state and an event and returns the state after it.
 
