@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from castlog.ops.replay import Replay
     from castlog.ops.usage import Usage
     from castlog.ops.verify import Finding, VerifyReport
+    from castlog.reducers.conversation import conversation
     from castlog.state import Reducer, Restored, Snapshot, reducer
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "View",
     "attachment",
     "changes",
+    "conversation",
     "open",
     "reducer",
     "upcaster",
@@ -90,6 +92,7 @@ _LATER = {
     "Usage": "castlog.ops.usage",
     "VerifyReport": "castlog.ops.verify",
     "changes": "castlog.ops.paths",
+    "conversation": "castlog.reducers.conversation",
 }
 
 
