@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Debug": {
         "replay": "Show the state after an event, or what events changed in it.",
+        "bisect": "Find the first event after which the state is bad.",
         "snapshot": "List the snapshots a branch can start from, or make one.",
     },
     "Branch": {

@@ -16,6 +16,8 @@ SESSION = {"id", "title", "labels", "origin", "parent", "created", "activity", "
 SNAPSHOT = {"rev", "seq", "id", "reducer", "version", "size", "created", "current"}
 STATE = {"rev", "seq", "snapshot_seq", "replayed", "reducer", "version", "in_flight", "text", "state"}
 DELTA = {"seq", "type", "sign", "path", "keys", "old", "new"}
+PROBE = {"seq", "verdict", "snapshot_seq", "replayed"}
+FOUND = {"good", "bad", "checks", "first_bad", "rev", "id", "type"}
 TALLY = ("--reducer", "tally:tally")
 IMPORTED = {"path", "format", "status", "rev", "start", "session_id", "events", "added", "damaged", "note"}
 SUMMED = {"summary", "files", "new", "grown", "rewritten", "unchanged", "skipped", "added", "sessions", "damaged"}
@@ -44,6 +46,7 @@ SHAPES: list[tuple[tuple[str, ...], int, set[str], set[str]]] = [
     (("reflog",), 0, {"n", "ts", "op", "old_seq", "old_id", "new_seq", "new_id", "note"}, set()),
     (("replay", *TALLY), 0, STATE, set()),
     (("replay", "--diff", "2..4", *TALLY), 0, DELTA, DELTA),
+    (("bisect", "--check", "tally:few", *TALLY), 0, PROBE, FOUND),
     (("snapshot", "--make", *TALLY), 0, SNAPSHOT, set()),
     (("snapshot", "-d", "main"), 0, {"rev", "seq", "id", "deleted"}, set()),
     (("checkout", "idea-b"), 0, {"rev", "seq", "id", "current", "out", "attachments"}, set()),

@@ -10,7 +10,7 @@ import pytest
 
 import castlog
 
-from .conftest import Run, program, rows
+from .conftest import PROGRAM, Run, program, rows
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +100,77 @@ def test_a_tag_is_a_place_for_a_snapshot_too(store: str, tally: str, run: Run) -
     """It belongs to the event, whatever name led there."""
     run("snapshot", "before", "--make", "--reducer", tally)
     assert [row["seq"] for row in rows(run("snapshot", "main", "--json"))] == [3]
+
+
+def test_bisect_finds_the_first_bad_event(store: str, tally: str, run: Run) -> None:
+    """By a function: each check on a line, then the event."""
+    result = run("bisect", "main", "--good", "1", "--check", "tally:few", "--reducer", tally)
+    assert [line.split() for line in result.stdout.splitlines()[:-2]] == [
+        ["@3", "good"],
+        ["@4", "good"],
+        ["@5", "good"],
+        ["@6", "bad"],
+    ]
+    assert result.stdout.endswith("first bad event is 6, after 4 checks.\nEvent 6: tool_call Edit(file=src/api.py)\n")
+    found = rows(run("bisect", "main@6", "--check", "tally:few", "--reducer", tally, "--json"))
+    assert [(row["seq"], row["verdict"]) for row in found[:-1]] == [(3, "good"), (4, "good"), (5, "good"), (6, "bad")]
+    assert found[-1]["rev"] == f"{store}/main@6"
+    assert found[-1]["first_bad"] == 6
+
+
+def test_bisect_runs_a_command_with_the_state_on_its_stdin(store: str, tally: str, home: Path, run: Run) -> None:
+    """It also learns where it is, and a castlog it runs shows that very event; its output is not ours."""
+    script = f"""
+    import json, os, subprocess, sys
+    state = json.load(sys.stdin)
+    seq = int(os.environ["CASTLOG_SEQ"])
+    assert sum(state["types"].values()) == seq
+    assert os.environ["CASTLOG_REV"].endswith(f"/main@{{seq}}")
+    shown = subprocess.run({PROGRAM!r} + ["show", "--json"], cwd="/", capture_output=True, check=True).stdout
+    assert json.loads(shown)["seq"] == seq
+    print("noise")
+    sys.exit(0 if "c1" not in state["tool_calls"] else 3)
+    """
+    (home / "check.py").write_text("\n".join(line.strip() for line in script.splitlines()))
+    command = f"{sys.executable} {home / 'check.py'}"
+    result = run("bisect", "main", "--check", command, "--reducer", tally)
+    assert "The first bad event is 3, after" in result.stdout
+    assert "noise" not in result.stdout
+
+
+@pytest.mark.parametrize("code", [1, 124, 126, 127])
+def test_an_exit_code_of_a_check_is_read_as_git_reads_it(code: int, store: str, tally: str, run: Run) -> None:
+    """1 to 127 is bad, but for 125."""
+    command = f'test "$CASTLOG_SEQ" -lt 4 || exit {code}'
+    assert rows(run("bisect", "--check", command, "--reducer", tally, "--json"))[-1]["first_bad"] == 4
+
+
+def test_a_check_that_cannot_tell_is_passed_over(store: str, tally: str, run: Run) -> None:
+    """125 tries a state beside; where only such are left the exit code is 1 and the stretch is named."""
+    command = "case $CASTLOG_SEQ in 3|4) exit 125;; [56]) exit 1;; esac"
+    result = run("bisect", "--check", command, "--reducer", tally, code=1)
+    assert result.stdout.splitlines()[-1] == "The first bad event is one of 3..5; the check cannot tell which."
+    found = rows(run("bisect", "--check", command, "--reducer", tally, "--json", code=1))[-1]
+    assert (found["good"], found["bad"], found["first_bad"]) == (2, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("exit 200", "exit code 200"), ("kill -9 $$", "signal 9"), ("exit 143", "signal 15")]
+)
+def test_a_check_that_dies_ends_the_search(command: str, said: str, store: str, tally: str, run: Run) -> None:
+    """Neither good nor bad: exit 4, and how it ended."""
+    assert (
+        f"the check ended with {said} at seq 3" in run("bisect", "--check", command, "--reducer", tally, code=4).stderr
+    )
+
+
+def test_a_check_that_is_always_bad_or_good_is_no_answer(store: str, tally: str, run: Run) -> None:
+    """A command that is not there finds nothing: the good end is tried too."""
+    assert (
+        "seq 0, which was to be good, is bad"
+        in run("bisect", "--check", "no-such-program", "--reducer", tally, code=4).stderr
+    )
+    assert "seq 6, which was to be bad, is good" in run("bisect", "--check", "true", "--reducer", tally, code=4).stderr
 
 
 WRONG = [
