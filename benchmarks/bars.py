@@ -52,6 +52,9 @@ _ROWS = (
     Bar("corpus_compacted", "transcripts, compacted, of the sum of zstd -3 a file", 1.05, 0.95, least=False),
     Bar("corpus_sealed", "transcripts, as sealed, of the sum of zstd -3 a file", 1.5, None, least=False),
     Bar("size_quadratic", "session whose requests repeat the history, compacted", 0.85, 0.6, least=False, unit="MB"),
+    Bar(
+        "restore_cold", "open and restore from a snapshot, cold, time of interpreter start and imports", 1.5, 1.2, False
+    ),
     Bar("import_time", "`import castlog` in a fresh interpreter", 60, 45, least=False, unit="ms"),
     Bar("list_sessions", "listing 10,000 sessions", 60, 30, least=False, unit="ms"),
     Bar("memory", "memory above imports while replaying a million events", 80, 40, least=False, unit="MB"),

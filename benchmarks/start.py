@@ -12,14 +12,20 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import castlog
 from benchmarks import figures
+from benchmarks.bars import BARS
+from benchmarks.children.restore_castlog import sizes
 from benchmarks.figures import MILLISECONDS, Figure, Times
 from benchmarks.peers import open_peers
 from benchmarks.run import Run
 from benchmarks.workload import plain
 
 CHILDREN = Path(__file__).parent / "children"
-BARE, IMPORT = "bare interpreter", "import castlog"
+SINCE_SNAPSHOT = 100
+BARE, IMPORT, IMPORTED = "bare interpreter", "import castlog", "interpreter and import castlog"
+_STARTS = {IMPORTED: ["-c", "import castlog"], BARE: ["-c", "pass"]}
+_FILES = {"castlog": "store", "sqlite": "events.db"}
 _TIMED = "import time; start = time.perf_counter(); import {0}; print(time.perf_counter() - start)"
 
 
@@ -27,9 +33,8 @@ def import_time(run: Run) -> Iterator[Figure]:
     """`import castlog`, the libraries it stands on, and a bare interpreter start."""
     rounds = run.times(12, 60)
     imports = {IMPORT: "castlog", "its libraries alone": "lmdb, blake3, zstandard, msgspec, pyfastcdc"}
-    whole = {BARE: ["-c", "pass"], "interpreter and import castlog": ["-c", "import castlog"]}
+    works = {n: itertools.repeat(partial(_life, c), rounds) for n, c in _STARTS.items()}
     inside = {name: ["-c", _TIMED.format(words)] for name, words in imports.items()}
-    works = {n: itertools.repeat(partial(_life, c), rounds) for n, c in whole.items()}
     works |= {n: itertools.repeat(partial(_inside, c), rounds) for n, c in inside.items()}
     times = figures.in_turn(works, run.tell, lambda work: work())
     bar = run.bar("import_time")
@@ -39,37 +44,46 @@ def import_time(run: Run) -> Iterator[Figure]:
 
 def open_(run: Run) -> Iterator[Figure]:
     """A process that opens a store, lists its sessions and reads one event."""
-    times = _cold(run, "look", run.times(8, 30))
-    yield from figures.against_all("open", f"{_history(run):,} events", times, MILLISECONDS, sense="time")
+    count = _fill(run)
+    commands = {"castlog": _script("look", run, "castlog"), "sqlite": _script("look", run, "sqlite"), **_STARTS}
+    times = _lives(run, commands, run.times(8, 30))
+    yield from figures.against_all("open", f"{count:,} events", times, MILLISECONDS, sense="time")
 
 
 def restore_cold(run: Run) -> Iterator[Figure]:
-    """A process that opens a store and folds all its events, since there are no snapshots yet."""
-    times = _cold(run, "fold", run.times(3, 9))
-    yield figures.left_out(
-        "restore_cold", "restore from a snapshot", "castlog has no snapshots yet, so all events are folded"
-    )
-    yield from figures.against_all("restore_cold", f"{_history(run):,} events", times, MILLISECONDS, sense="time")
+    """A process that opens a store and restores a state: from a snapshot near the head, and by folding all events."""
+    count = _fill(run)
+    case = f"{count:,} events"
+    restore = _script("restore", run, "castlog")
+    folds = {"castlog": restore, "sqlite": _script("fold", run, "sqlite")}
+    times = _lives(run, folds, run.times(3, 7))
+    yield from figures.against_all("restore_cold", f"{case}, all folded", times, MILLISECONDS, sense="time")
+    with castlog.open(run.folder / "castlog" / "store") as store:
+        branch = store.sessions()[0].branch("main")
+        branch.snapshot(sizes, at=branch.head.seq - SINCE_SNAPSHOT)
+    times = _lives(run, {"castlog": restore, **_STARTS}, run.times(8, 30))
+    case = f"{case}, a snapshot {SINCE_SNAPSHOT} before the head"
+    bars = {IMPORTED: BARS["restore_cold"]}
+    yield from figures.against_all("restore_cold", case, times, MILLISECONDS, sense="time", bars=bars)
 
 
-def _history(run: Run) -> int:
-    return run.size(10_000, 100_000)
-
-
-def _cold(run: Run, script: str, rounds: int) -> Times:
-    """Fill castlog and SQLite, and time what a script of the same name does to each, and the start it cannot avoid."""
-    events = plain(_history(run))
+def _fill(run: Run) -> int:
+    """Fill castlog and SQLite with the same history and return its length."""
+    count = run.size(10_000, 100_000)
+    events = plain(count)
     with open_peers(run.folder, ("sqlite",)) as peers:
         while part := list(itertools.islice(events, 1_000)):
             for peer in peers.values():
                 peer.append(part)
-    commands: Mapping[str, list[str]] = {
-        "castlog": [str(CHILDREN / f"{script}_castlog.py"), str(run.folder / "castlog" / "store")],
-        "interpreter and import castlog": ["-c", "import castlog"],
-        "sqlite": [str(CHILDREN / f"{script}_sqlite.py"), str(run.folder / "sqlite" / "events.db")],
-        BARE: ["-c", "pass"],
-    }
-    works = {n: itertools.repeat(partial(_life, c), rounds) for n, c in commands.items()}
+    return count
+
+
+def _script(name: str, run: Run, peer: str) -> list[str]:
+    return [str(CHILDREN / f"{name}_{peer}.py"), str(run.folder / peer / _FILES[peer])]
+
+
+def _lives(run: Run, commands: Mapping[str, list[str]], rounds: int) -> Times:
+    works = {name: itertools.repeat(partial(_life, command), rounds) for name, command in commands.items()}
     return figures.in_turn(works, run.tell, lambda work: work())
 
 
