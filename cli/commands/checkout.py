@@ -99,7 +99,18 @@ def _write_out(view: castlog.View, folder: Path, force: bool) -> int:
                 for event in view.in_flight(head.seq)
             ],
             "attachments": attachments.rows,
+            **_folded(view, head.seq),
         }
         with private(made / "state.json") as file:
             file.write(json.dumps(state, ensure_ascii=False, indent=2).encode() + b"\n")
     return len(attachments.rows)
+
+
+def _folded(view: castlog.View, seq: int) -> dict[str, object]:
+    """Return the state after an event and what folded it; null where newer code than this wrote the events."""
+    reducer = castlog.conversation
+    try:
+        state = view.restore(reducer, seq).state
+    except castlog.Unavailable:
+        state = None
+    return {"reducer": reducer.name, "version": reducer.version, "state": state}

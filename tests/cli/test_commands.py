@@ -331,6 +331,10 @@ def test_checkout_writes_a_history_as_files(store: str, home: Path, run: Run) ->
     state = json.loads((out / "state.json").read_text())
     assert (state["seq"], state["types"]["note"]) == (8, 2)
     assert [call["call_ids"] for call in state["in_flight"]] == [["c2"]]
+    assert (state["reducer"], state["state"]["counts"]) == (
+        "conversation",
+        rows(run("replay", "--json"))[0]["state"]["counts"],
+    )
     (picture,) = (out / "attachments").iterdir()
     assert picture.suffix == ".png"
     assert picture.read_bytes() == (home / "dot.png").read_bytes()
