@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import castlog
@@ -23,9 +23,14 @@ def heading(out: Out, event: castlog.Event) -> None:
     out.line(Styled(start, "bold"), preview(event, max(out.width - len(start), 24)))
 
 
-def lines(out: Out, found: Iterable[castlog.Change]) -> None:
-    """Write each change on a line: its sign, its path, and what is there; `~` has what was there too."""
+def lines(out: Out, found: Iterable[castlog.Change], hidden: Collection[str] = ()) -> None:
+    """Write each change on a line: its sign, its path, and what is there; `~` has what was there too.
+
+    Changes below the keys in `hidden` are left out.
+    """
     for change in found:
+        if change.path and change.path[0] in hidden:
+            continue
         for leaf in _for_people(change):
             start = f"  {leaf.sign} {flat(leaf.where)} = "
             room = max(out.width - len(start), 24)

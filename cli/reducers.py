@@ -22,6 +22,7 @@ import castlog
 from .text import cut, flat
 
 DEFAULT = "castlog.reducers.conversation:conversation"
+_OWN_BUSINESS = frozenset(["fold"])  # what the default reducer goes by itself, says its docstring
 FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 option = click.option(
@@ -33,10 +34,14 @@ option = click.option(
 
 
 class Loaded(NamedTuple):
-    """A reducer, and how its states are told in a line: by its module's `describe`, if it has one."""
+    """A reducer, and how its states are told in a line: by its module's `describe`, if it has one.
+
+    `hidden` are the keys of its states that say nothing to people.
+    """
 
     reducer: castlog.Reducer[Any]
     describe: Callable[[Any], str] | None
+    hidden: frozenset[str] = frozenset()
 
     def line(self, state: Any, width: int) -> str:
         """Return a state in a line: as its module describes it, else as JSON in at most `width` columns."""
@@ -52,7 +57,8 @@ def load(text: str) -> Loaded:
     if not isinstance(found, castlog.Reducer):
         raise _wrong(f"{text} is {_kind(found)}, no reducer; @castlog.reducer makes one of a function.", "--reducer")
     describe = getattr(module, "describe", None)
-    return Loaded(_Blamed(found), describe if callable(describe) else None)
+    hidden = _OWN_BUSINESS if text == DEFAULT else frozenset()
+    return Loaded(_Blamed(found), describe if callable(describe) else None, hidden)
 
 
 def find(text: str, option_name: str) -> tuple[ModuleType, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from .. import events
+import castlog
+
+from .. import deltas, events, reducers
 from ..command import App, command
 from ..errors import SOMETHING_FOUND as THEY_DIFFER
 from ..events import short_id, short_rev
@@ -13,16 +15,48 @@ from ..revision import REV
 from ..text import plural
 
 
-@command("diff", examples=("castlog diff idea-b main", "castlog diff main@40 main"))
+@command(
+    "diff", examples=("castlog diff idea-b main", "castlog diff main@40 main", "castlog diff idea-b idea-c --state")
+)
 @click.argument("a", type=REV)
 @click.argument("b", type=REV)
-def diff(app: App, a: str, b: str) -> int:
+@click.option("--state", is_flag=True, help="Compare the states after A and after B instead of their events.")
+@reducers.option
+def diff(app: App, a: str, b: str, state: bool, reducer: str) -> int:
     """Show where two branches part and what each did since.
 
     Lines with - are events of A alone, lines with + of B alone. Exits 1 if they differ, 0 if they are the same history.
+
+    With --state, - is what only the state of A has, + what only that of B has, and ~ has the value in A and then in B.
+    It exits 1 if the states differ, whether the histories do or not.
     """
+    loaded = reducers.load(reducer) if state else None
     store = app.store(read_only=True)
     left, right = app.view(store, a), app.view(store, b)
+    if loaded is not None:
+        return _states(app, store, left, right, loaded)
+    return _histories(app, store, left, right)
+
+
+def _states(app: App, store: castlog.Store, left: castlog.View, right: castlog.View, loaded: reducers.Loaded) -> int:
+    with app.out.progress("folding") as progress:
+        values = [
+            states.value(states.head.seq)
+            for states in (store.replay(view, loaded.reducer, progress=progress) for view in (left, right))
+        ]
+    found = castlog.changes(*values)
+    if app.out.json:
+        deltas.records(app.out, found)
+    elif found:
+        for sign, colour, view in (("-", "red", left), ("+", "green", right)):
+            app.out.line(Styled(f"{sign * 3:<6}  {short_rev(view.head.rev)}", f"{colour} bold"))
+        deltas.lines(app.out, found, loaded.hidden)
+    else:
+        app.out.say("Their states are equal.")
+    return THEY_DIFFER if found else 0
+
+
+def _histories(app: App, store: castlog.Store, left: castlog.View, right: castlog.View) -> int:
     found = store.diff(left, right)
     if app.out.json:
         base = found.base

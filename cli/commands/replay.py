@@ -46,8 +46,10 @@ def replay(app: App, rev: str | None, until: int | None, span: tuple[int, int] |
     """Show the state after an event, or what events changed in it.
 
     State is folded from recorded events, beginning at the newest snapshot before; nothing is executed or written. It is
-    told in a line; --json gives all of it. In a delta, + is what an event added, - what it removed, ~ what has another
-    value now; lists and objects of many parts are told as one, and --json gives every part.
+    told in a line; --json gives all of it.
+
+    With --diff, + is what an event added to the state, - what it removed, ~ what has another value now. Large additions
+    are told as one and what a reducer keeps for itself is left out; --json gives every part.
     """
     if span is not None and until is not None:
         raise click.UsageError("--until and --diff do not go together.")
@@ -57,7 +59,7 @@ def replay(app: App, rev: str | None, until: int | None, span: tuple[int, int] |
     with app.out.progress("folding") as progress:
         states = store.replay(view, loaded.reducer, progress=progress)
         if span is not None:
-            _deltas(app, states, *span)
+            _deltas(app, states, loaded, *span)
         else:
             _state(app, states, loaded, states.head.seq if until is None else until)
 
@@ -84,13 +86,13 @@ def _state(app: App, states: castlog.Replay[Any], loaded: reducers.Loaded, seq: 
     )
 
 
-def _deltas(app: App, states: castlog.Replay[Any], first: int, last: int) -> None:
+def _deltas(app: App, states: castlog.Replay[Any], loaded: reducers.Loaded, first: int, last: int) -> None:
     for event, changed in states.walk(first + 1, last):
         if app.out.json:
             deltas.records(app.out, changed, seq=event.seq, type=event.type)
         else:
             deltas.heading(app.out, event)
-            deltas.lines(app.out, changed)
+            deltas.lines(app.out, changed, loaded.hidden)
 
 
 def _source(found: castlog.Restored[Any]) -> str:

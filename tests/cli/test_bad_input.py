@@ -71,6 +71,7 @@ BAD = [
     (("grep", "nobody wrote this"), 1, ""),
     (("diff", "main"), USAGE, "Missing argument"),
     (("diff", "main", "nowhere"), NOT_FOUND, "nowhere"),
+    (("diff", "main", "main", "--state", "--reducer", "nowhere:x"), USAGE, "no module nowhere"),
     (("merge-base", "main"), USAGE, "Missing argument"),
     (("merge-base", "nowhere", "main"), NOT_FOUND, "nowhere"),
     (("reflog", "nowhere"), NOT_FOUND, "nowhere"),

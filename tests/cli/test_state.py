@@ -102,6 +102,36 @@ def test_a_tag_is_a_place_for_a_snapshot_too(store: str, tally: str, run: Run) -
     assert [row["seq"] for row in rows(run("snapshot", "main", "--json"))] == [3]
 
 
+def test_the_conversation_is_folded_unless_told_otherwise(store: str, run: Run) -> None:
+    """The state line counts calls, messages and tokens; what the reducer keeps for itself is not told."""
+    assert run("replay").stdout.splitlines()[1].startswith("State: 0 tool calls completed, 1 failed, 1 pending, ")
+    shown = run("replay", "--diff", "5..6").stdout.splitlines()
+    assert shown[0] == "Event 6: tool_call Edit(file=src/api.py)"
+    assert '  + tool_calls.c2.status = "pending"' in shown
+    assert not any(" fold" in line[:8] for line in shown)
+    assert any(row["keys"][0] == "fold" for row in rows(run("replay", "--diff", "5..6", "--json")))
+
+
+def test_the_states_of_two_branches_are_compared(store: str, tally: str, run: Run) -> None:
+    """What only one has, and what differs; it exits as diff does, and looks at the states alone."""
+    result = run("diff", "main", "idea-b", "--state", "--reducer", tally, code=1)
+    assert result.stdout.splitlines() == [
+        f"---     {store[-8:]}/main@6",
+        f"+++     {store[-8:]}/idea-b@6",
+        "  ~ types.user_message = 2 -> 1",
+        "  ~ types.tool_call = 2 -> 1",
+        "  + types.note = 2",
+        '  - tool_calls.c2.name = "Edit"',
+        '  - tool_calls.c2.status = "pending"',
+        '  ~ last = null -> "that works"',
+    ]
+    found = rows(run("diff", "main", "idea-b", "--state", "--reducer", tally, "--json", code=1))
+    assert [row["sign"] for row in found] == ["~", "~", "+", "-", "-", "~"]
+    same = run("diff", "main", "main@6", "--state")
+    assert (same.stdout, same.stderr) == ("", "Their states are equal.\n")
+    assert run("diff", "main", "idea-b", "--state", "--reducer", "tally:plain").stdout == ""
+
+
 def test_bisect_finds_the_first_bad_event(store: str, tally: str, run: Run) -> None:
     """By a function: each check on a line, then the event."""
     result = run("bisect", "main", "--good", "1", "--check", "tally:few", "--reducer", tally)
