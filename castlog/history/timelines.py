@@ -8,6 +8,7 @@ with the timeline owning the seq; timeline 0 owns seq 0, the genesis, of every s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 import msgspec
 
@@ -65,7 +66,7 @@ def owner(txn: ReadTxn, timeline: int, seq: int) -> int:
     """Return the timeline that owns `seq` in the history that ends on `timeline`."""
     if seq == 0:
         return GENESIS
-    found = _first(txn, timeline, lambda row: row.fork_seq < seq)
+    found = _first(partial(read, txn), timeline, lambda row: row.fork_seq < seq)
     if found == GENESIS:
         raise Corrupt(f"no timeline owns seq {seq}", seq=seq)
     return found
@@ -86,10 +87,11 @@ def segments(txn: ReadTxn, timeline: int, first: int, last: int) -> list[Segment
 def merge_base(txn: ReadTxn, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     """Return the last place, as (timeline, seq), that the histories ending at two places of one session share."""
     (a, a_seq), (b, b_seq) = left, right
-    shared = _common(txn, a, b)
+    row = cache(partial(read, txn))  # the walks meet the same rows
+    shared = _common(row, a, b)
     if shared == GENESIS:
         return GENESIS, 0
-    seq = min(_leaves(txn, a, a_seq, shared), _leaves(txn, b, b_seq, shared))
+    seq = min(_leaves(row, a, a_seq, shared), _leaves(row, b, b_seq, shared))
     return owner(txn, shared, seq), seq
 
 
@@ -105,37 +107,44 @@ def depth(txn: ReadTxn, timeline: int) -> int:
     return 0 if timeline == GENESIS else read(txn, timeline).depth
 
 
-def _first(txn: ReadTxn, timeline: int, found: Callable[[rows.Timeline], bool]) -> int:
+Row = Callable[[int], rows.Timeline]
+
+
+def _first(row_of: Row, timeline: int, found: Callable[[rows.Timeline], bool]) -> int:
     """Return the first timeline, from `timeline` upwards, for which `found` holds, as it then does for all above.
 
     Takes a jump wherever it does not lead too far; reads each row once. Returns GENESIS when there is none.
     """
     if timeline == GENESIS:
         return GENESIS
-    row = read(txn, timeline)
+    row = row_of(timeline)
     while not found(row):
-        far = None if row.jump == GENESIS else read(txn, row.jump)
+        far = None if row.jump == GENESIS else row_of(row.jump)
         if far is not None and (row.jump == row.parent or not found(far)):
             timeline, row = row.jump, far
         elif row.parent == GENESIS:
             return GENESIS
         else:
             timeline = row.parent
-            row = read(txn, timeline)
+            row = row_of(timeline)
     return timeline
 
 
-def _at_depth(txn: ReadTxn, timeline: int, wanted: int) -> int:
+def _at_depth(row_of: Row, timeline: int, wanted: int) -> int:
     """Return the ancestor of `timeline` (or itself) that is `wanted` deep."""
-    return _first(txn, timeline, lambda row: row.depth <= wanted)
+    return _first(row_of, timeline, lambda row: row.depth <= wanted)
 
 
-def _common(txn: ReadTxn, a: int, b: int) -> int:
+def _depth(row_of: Row, timeline: int) -> int:
+    return 0 if timeline == GENESIS else row_of(timeline).depth
+
+
+def _common(row_of: Row, a: int, b: int) -> int:
     """Return the deepest timeline that both histories run through."""
-    shallower = min(depth(txn, a), depth(txn, b))
-    a, b = _at_depth(txn, a, shallower), _at_depth(txn, b, shallower)
+    shallower = min(_depth(row_of, a), _depth(row_of, b))
+    a, b = _at_depth(row_of, a, shallower), _at_depth(row_of, b, shallower)
     while a != b:
-        above_a, above_b = read(txn, a), read(txn, b)
+        above_a, above_b = row_of(a), row_of(b)
         if above_a.jump != above_b.jump:  # equal depths have equally deep jumps
             a, b = above_a.jump, above_b.jump
         else:
@@ -143,9 +152,9 @@ def _common(txn: ReadTxn, a: int, b: int) -> int:
     return a
 
 
-def _leaves(txn: ReadTxn, timeline: int, seq: int, ancestor: int) -> int:
+def _leaves(row_of: Row, timeline: int, seq: int, ancestor: int) -> int:
     """Return the last seq of `ancestor` that the history ending at (timeline, seq) includes."""
     if timeline == ancestor:
         return seq
-    child = _at_depth(txn, timeline, depth(txn, ancestor) + 1)
-    return read(txn, child).fork_seq
+    child = _at_depth(row_of, timeline, _depth(row_of, ancestor) + 1)
+    return row_of(child).fork_seq
