@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from castlog.branch import Branch, Move
-from castlog.errors import Conflict, Corrupt, Error, Invalid, NotFound, Unavailable
+from castlog.errors import Conflict, Corrupt, Diverged, Error, InFlight, Invalid, NotFound, Unavailable
 from castlog.event import Draft, Event, Parent, Point, Progress, Raw, attachment
 from castlog.format.codec import validate
 from castlog.ops.report import Damage, FileReport, ImportReport
@@ -27,23 +27,31 @@ if TYPE_CHECKING:
     from castlog.ops.usage import Usage
     from castlog.ops.verify import Finding, VerifyReport
     from castlog.reducers.conversation import conversation
+    from castlog.run.policy import Every
+    from castlog.run.result import Result
+    from castlog.run.run import Run
+    from castlog.run.tools import Call, tool
     from castlog.state import Reducer, Restored, Snapshot, reducer
 
 __all__ = [
     "Bisection",
     "Branch",
+    "Call",
     "Change",
     "CompactReport",
     "Conflict",
     "Corrupt",
     "Damage",
     "Diff",
+    "Diverged",
     "Draft",
     "Error",
     "Event",
+    "Every",
     "FileReport",
     "Finding",
     "ImportReport",
+    "InFlight",
     "Invalid",
     "Match",
     "Move",
@@ -57,6 +65,8 @@ __all__ = [
     "Reducer",
     "Replay",
     "Restored",
+    "Result",
+    "Run",
     "Running",
     "Session",
     "SessionInfo",
@@ -72,6 +82,7 @@ __all__ = [
     "conversation",
     "open",
     "reducer",
+    "tool",
     "upcaster",
     "validate",
 ]
@@ -84,7 +95,12 @@ _LATER = {
     "reducer": "castlog.state",
     "Bisection": "castlog.ops.bisect",
     "Change": "castlog.ops.paths",
+    "Call": "castlog.run.tools",
     "CompactReport": "castlog.ops.compact",
+    "Every": "castlog.run.policy",
+    "Result": "castlog.run.result",
+    "Run": "castlog.run.run",
+    "tool": "castlog.run.tools",
     "Finding": "castlog.ops.verify",
     "Match": "castlog.ops.grep",
     "Probe": "castlog.ops.bisect",

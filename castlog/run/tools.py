@@ -1,0 +1,122 @@
+"""Tools: functions with a name and a policy for calls that were begun and never answered."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from castlog.errors import Invalid
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ASK, RETRY, FAIL = "ask", "retry", "fail"
+POLICIES = (ASK, RETRY, FAIL)
+_MARK = "__castlog_in_flight__"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a tool is told of its call, in a parameter named `call`.
+
+    `key` is the call event's id: the same at each attempt, and at no other call, so it serves as an idempotency key
+    elsewhere. `attempt` is 1 at first, and one more each time a recovery runs the call again.
+    """
+
+    id: str
+    key: str
+    attempt: int
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool as one call uses it."""
+
+    name: str
+    function: Callable[..., Any]
+    in_flight: str
+
+    def arguments(self, args: Any, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what the function is called with: a mapping by name, None not at all, anything else as one."""
+        named = dict(args) if isinstance(args, dict) else {}
+        if "call" not in named and _takes_call(self.function):
+            named["call"] = call
+        return () if args is None or isinstance(args, dict) else (args,), named
+
+
+class Tools:
+    """The tools a run knows."""
+
+    def __init__(self, given: Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]] | None) -> None:
+        if given is None:
+            given = ()
+        named = given.items() if isinstance(given, Mapping) else ((_name_of(function), function) for function in given)
+        self._functions = dict(named)
+        for name, function in self._functions.items():
+            if not callable(function):
+                raise Invalid(f"the tool {name!r} is a {type(function).__name__}; give a function", name=name)
+
+    def find(self, name: str, function: Callable[..., Any] | None = None, in_flight: str | None = None) -> Tool:
+        """Return a tool for one call; what is given with the call counts more than what is known.
+
+        A name nobody knows gives a tool that fails whenever it is called, and so may simply fail when in flight.
+        """
+        function = function or self._functions.get(name)
+        if function is None:
+            return Tool(name, _unknown(name), FAIL)
+        return Tool(name, function, check_policy(in_flight or getattr(function, _MARK, ASK)))
+
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Get to know a tool that was found at run time."""
+        self._functions[name] = function
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+
+@overload
+def tool(function: F) -> F: ...
+@overload
+def tool(*, in_flight: str = ASK) -> Callable[[F], F]: ...
+def tool(function: Any = None, *, in_flight: str = ASK) -> Any:
+    """Mark a function as a tool, and say what becomes of a call that a crash left without a result.
+
+    `ask`: a person decides. `retry`: it is run again, which is for tools that may run twice. `fail`: it counts as
+    failed. The policy is stored with each call. Without the mark it is `ask`.
+    """
+    check_policy(in_flight)
+
+    def mark(function: F) -> F:
+        setattr(function, _MARK, in_flight)
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def check_policy(in_flight: object) -> str:
+    """Return a policy's name; raises Invalid when there is none of that name."""
+    if not isinstance(in_flight, str) or in_flight not in POLICIES:
+        raise Invalid(f"{in_flight!r} is no policy for calls in flight; use ask, retry or fail", value=in_flight)
+    return in_flight
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise Invalid(f"a {type(function).__name__} has no name; give tools as a mapping of names")
+    return name
+
+
+def _takes_call(function: Callable[..., Any]) -> bool:
+    try:
+        parameter = inspect.signature(function).parameters.get("call")
+    except (TypeError, ValueError):  # a builtin that does not say
+        return False
+    return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def _unknown(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **named: Any) -> Any:
+        raise LookupError(f"there is no tool {name!r}")
+
+    return refuse
