@@ -100,6 +100,9 @@ def write(txn: WriteTxn, objects: Objects, timeline: int, seq: int, key: bytes, 
     pieces.write(txn, objects, new.packs)
     if pieces.missing(txn, new.cut):
         return False
+    old = tables.get(txn, rows.SNAPSHOTS, timeline, key, seq)
+    if old is not None:
+        _delete(txn, old.object)
     row = rows.SnapshotRow(objects.write(txn, new.blob), now)
     tables.put(txn, rows.SNAPSHOTS, row, timeline, key, seq)
     return True
@@ -115,9 +118,14 @@ def drop(txn: WriteTxn, timeline: int, seq: int, only: int | None = None) -> int
     ]
     for key, number in gone:
         txn.delete(key)
-        for part, _ in list(txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))):
-            txn.delete(part)
+        _delete(txn, number)
     return len(gone)
+
+
+def _delete(txn: WriteTxn, number: int) -> None:
+    """Take an object away; only its own row refers to one that holds a snapshot."""
+    for part, _ in list(txn.scan(rows.part_key(number, 0), rows.part_key(number + 1, 0))):
+        txn.delete(part)
 
 
 def _seq(key: bytes) -> int:
