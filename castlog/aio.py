@@ -390,11 +390,17 @@ class Store(_Handle[castlog.Store]):
         return await _in_thread(self._twin.export, _theirs(rev), file, format, start=start, progress=progress)
 
     async def verify(
-        self, rev: Revision | None = None, *, deep: bool = False, progress: _Report | None = None
+        self,
+        rev: Revision | None = None,
+        *,
+        deep: bool = False,
+        snapshots: Sequence[Reducer[Any]] = (),
+        drop: bool = False,
+        progress: _Report | None = None,
     ) -> VerifyReport:
-        """Check the store, or one history; reports findings and does not raise. `deep` re-hashes payloads too."""
+        """Check the store, or the session of a revision, as `castlog.Store.verify` does."""
         theirs = None if rev is None else _theirs(rev)
-        return await _in_thread(self._twin.verify, theirs, deep=deep, progress=progress)
+        return await _in_thread(self._twin.verify, theirs, deep=deep, snapshots=snapshots, drop=drop, progress=progress)
 
     async def usage(self, rev: Revision | None = None) -> Usage:
         """Return how many bytes are held: as people count them, distinct, and as stored."""

@@ -387,13 +387,27 @@ class Store:
         return intake.read_file(self._core, os.fspath(path), progress)
 
     def verify(
-        self, rev: Revision | None = None, *, deep: bool = False, progress: Report | None = None
+        self,
+        rev: Revision | None = None,
+        *,
+        deep: bool = False,
+        snapshots: Sequence[Reducer[Any]] = (),
+        drop: bool = False,
+        progress: Report | None = None,
     ) -> VerifyReport:
-        """Check the store, or one history; reports findings and does not raise. `deep` re-hashes payloads too."""
+        """Check the store, or the session of a revision; reports findings and does not raise.
+
+        `deep` re-hashes payloads too. Snapshots of the reducers in `snapshots` are compared with what their events fold
+        to, from the first on; `drop` takes those away that differ, so that nothing is restored from them, and is the
+        only thing here that writes: it raises Unavailable where the store is read-only.
+        """
+        if drop and self.read_only:
+            raise Unavailable("the store is open for reading only; a snapshot cannot be dropped")
         view = None if rev is None else self._view(rev)
         from castlog.ops import verify
 
-        return verify.run(self._core, None if view is None else view._session, deep=deep, progress=progress)
+        session = None if view is None else view._session
+        return verify.run(self._core, session, deep=deep, progress=progress, snapshots=snapshots, drop=drop)
 
     def usage(self, rev: Revision | None = None) -> Usage:
         """Return how many bytes are held: as people count them, distinct, and as stored."""

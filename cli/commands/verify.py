@@ -8,6 +8,7 @@ import click
 
 import castlog
 
+from .. import reducers
 from ..command import App, command
 from ..errors import SOMETHING_FOUND
 from ..output import Styled
@@ -18,18 +19,43 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 _COLOURS = {"error": "red bold", "warning": "yellow", "note": "dim"}
 
 
-@command("verify", examples=("castlog verify", "castlog verify --deep", "castlog verify 4f2a91cc/main --json"))
+@command(
+    "verify",
+    examples=(
+        "castlog verify",
+        "castlog verify --deep",
+        "castlog verify 4f2a91cc/main --json",
+        "castlog verify --snapshots --reducer my_agent:plan --drop",
+    ),
+)
 @click.argument("rev", required=False, type=REV)
 @click.option("--deep", is_flag=True, help="Read and hash large payloads too.")
-def verify(app: App, rev: str | None, deep: bool) -> int:
+@click.option("--snapshots", is_flag=True, help="Fold all events, and compare snapshots with the states they give.")
+@click.option(
+    "--reducer",
+    "named",
+    metavar="MODULE:NAME",
+    multiple=True,
+    help="Whose snapshots; may be repeated, and its module may lie in this folder. Default: castlog.conversation.",
+)
+@click.option("--drop", is_flag=True, help="With --snapshots: forget those that are wrong.")
+def verify(app: App, rev: str | None, deep: bool, snapshots: bool, named: tuple[str, ...], drop: bool) -> int:
     """Check the store's integrity.
 
     Of the whole store, or of REV's session. Findings are listed by severity: an error is damage, a warning is something
     that should not be, a note is only remarkable. Exits 1 when there is an error or a warning. Changes nothing.
+
+    A snapshot that is wrong, as after a change to a reducer that kept its version, is a warning: states are restored
+    from it until it is forgotten. --drop does that, and is all that writes here; states are then folded from events.
     """
-    store = app.store(read_only=True)
+    if (named or drop) and not snapshots:
+        raise click.UsageError("--reducer and --drop go with --snapshots.")
+    chosen = [reducers.load(name).reducer for name in named or (reducers.DEFAULT,)] if snapshots else []
+    store = app.store(read_only=not drop)
     with app.out.progress("checking") as progress:
-        report = store.verify(None if rev is None else app.view(store, rev), deep=deep, progress=progress)
+        report = store.verify(
+            None if rev is None else app.view(store, rev), deep=deep, snapshots=chosen, drop=drop, progress=progress
+        )
     for finding in sorted(report.findings, key=lambda item: _ORDER[item.severity]):
         _show(app, finding)
     if app.out.json:
@@ -42,6 +68,10 @@ def verify(app: App, rev: str | None, deep: bool) -> int:
         app.out.line(verdict, first)
         for line in more:
             app.out.line(line)
+        wrong = sum(finding.name == "wrong_snapshot" for finding in report.findings)
+        if wrong:
+            what = "Forgot" if drop else "verify --snapshots --drop forgets"
+            app.out.say(f"{what} {'it' if wrong == 1 else 'them'}: states are folded from events instead.")
         if not deep:
             app.out.say("Large payloads were not re-hashed; --deep does that.")
     return 0 if report.ok else SOMETHING_FOUND

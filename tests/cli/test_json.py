@@ -63,6 +63,7 @@ SHAPES: list[tuple[tuple[str, ...], int, set[str], set[str]]] = [
     (("reset", "main@2"), 0, MOVED, set()),
     (("export", "-o", "x.jsonl"), 0, {"file", "rev", "format", "events"}, set()),
     (("verify",), 0, {"ok", "deep", "findings", "checked"}, set()),
+    (("verify", "--snapshots"), 0, {"ok", "deep", "findings", "checked"}, set()),
     (("du",), 0, {"logical", "distinct", "stored", "sessions", "events", "kinds"}, set()),
     (("compact",), 0, {"before", "after", "saved", "raw", "chunks", "pieces", "objects", "dictionary"}, set()),
     (("completion", "zsh"), 0, {"shell", "file", "line"}, set()),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from castlog_cli import reducers
 
 import castlog
 
@@ -201,6 +202,27 @@ def test_a_check_that_is_always_bad_or_good_is_no_answer(store: str, tally: str,
         in run("bisect", "--check", "no-such-program", "--reducer", tally, code=4).stderr
     )
     assert "seq 6, which was to be bad, is good" in run("bisect", "--check", "true", "--reducer", tally, code=4).stderr
+
+
+def test_a_wrong_snapshot_is_found_and_forgotten(store: str, tally: str, home: Path, run: Run) -> None:
+    """A reducer changed and kept its version: verify warns and exits 1, --drop forgets, and then all is well."""
+    run("snapshot", "main@4", "--make", "--reducer", tally)
+    run("snapshot", "main@4", "--make")
+    assert run("verify", "--snapshots", "--reducer", tally).stdout.rstrip().endswith("1 snapshot")
+    module = home / "project" / "tally.py"
+    module.write_text(module.read_text().replace('"done"', '"finished"'))
+    del sys.modules["tally"]
+    result = run("verify", "--snapshots", "--reducer", tally, code=1)
+    found = result.stdout.splitlines()[0]
+    assert found.split()[:3] == ["warning", "wrong_snapshot", f"{store}/main@4"]
+    assert "~ tool_calls.c1.status" in found
+    assert "verify --snapshots --drop forgets it" in result.stderr
+    run("verify")
+    run("verify", "--snapshots")
+    result = run("verify", "--snapshots", "--reducer", tally, "--reducer", reducers.DEFAULT, "--drop", code=1)
+    assert "Forgot it" in result.stderr
+    run("verify", "--snapshots", "--reducer", tally)
+    assert [row["reducer"] for row in rows(run("snapshot", "--json"))] == ["conversation"]
 
 
 WRONG = [

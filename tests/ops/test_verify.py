@@ -17,6 +17,7 @@ from castlog.format import identity, rows
 from castlog.format import objects as fmt
 from castlog.format.chunk import ChunkHeader, OpenCall
 from castlog.format.record import encode_tail, header
+from castlog.format.snapshot import decode
 from castlog.history import pieces, reader, tables
 from castlog.ops.verify import KINDS
 
@@ -116,6 +117,27 @@ def a_damaged_snapshot(kept, patch) -> None:
     kept.flip(rows.part_key(row.object, 0))
     restored = main.restore(COUNT)
     assert (restored.snapshot_seq, restored.state) == (0, main.head.seq)
+
+
+@breaks("wrong_snapshot", "is not what its events fold to: ~ .")
+def a_snapshot_of_another_fold(kept, patch) -> None:
+    """A reducer was changed and kept its version, so that its snapshots are of another state."""
+    kept.session.branch("inner").snapshot(castlog.reducer("count", 1, initial=0)(lambda state, event: state + 2))
+
+
+@breaks("wrong_snapshot", "it is of another event")
+def a_snapshot_of_another_event(kept, patch) -> None:
+    """A snapshot lies where another event is."""
+    main = kept.session.branch("main")
+    main.snapshot(COUNT, at=4)
+    (key, row) = kept.table(rows.SNAPSHOTS)[0]
+    timeline, fold, seq = rows.SNAPSHOTS.fields(key)
+    kept.delete(key)
+    patch.setattr(
+        "castlog.history.snapshots.decode", lambda data: msgspec.structs.replace(decode(data), seq=5, state=b"5")
+    )
+    moved = rows.SNAPSHOTS.key(timeline, fold, seq + 1)
+    kept.put(moved, rows.SNAPSHOTS.encode(moved, rows.SNAPSHOTS.decode(key, row)))
 
 
 @castlog.reducer("count", 1, initial=0)
@@ -759,7 +781,7 @@ def test_what_is_wrong_is_found(
     kept = kept_in_memory
     assert kept.found(deep=True) == {}
     function(kept, monkeypatch)
-    report = kept.store.verify(deep=True)
+    report = kept.store.verify(deep=True, snapshots=[COUNT])
     found = [finding for finding in report.findings if finding.name == name and words in finding.message]
     assert found, report.findings
     assert {finding.severity for finding in found} == {KINDS[name][0]}

@@ -7,22 +7,33 @@ Each stored event is met once, however many branches share it: those of living b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from castlog.core import Core
 from castlog.errors import Unavailable
 from castlog.event import Progress
-from castlog.ops.verify import keys, numbers, objects, references, sessions, timelines
+from castlog.ops.verify import keys, numbers, objects, references, sessions, states, timelines
 from castlog.ops.verify.findings import KINDS, Finding, VerifyReport
 from castlog.ops.verify.inspection import Inspection
+from castlog.state import Reducer
 
 __all__ = ["KINDS", "Finding", "VerifyReport", "run"]
 
 
-def run(core: Core, session: bytes | None, *, deep: bool, progress: Callable[[Progress], None] | None) -> VerifyReport:
+def run(
+    core: Core,
+    session: bytes | None,
+    *,
+    deep: bool,
+    progress: Callable[[Progress], None] | None,
+    snapshots: Sequence[Reducer[Any]] = (),
+    drop: bool = False,
+) -> VerifyReport:
     """Check a store, or one session of it; `deep` reads every payload and piece too.
 
-    Memory does not grow with the events: some twenty bytes an object and a piece, a few hundred a session.
+    The snapshots of the reducers given are compared with what their events fold to, and with `drop` taken away where
+    they differ. Memory does not grow with the events: some twenty bytes an object and a piece, a few hundred a session.
     """
     inspection = Inspection(core, session, deep=deep, progress=progress)
     if session is None:
@@ -41,6 +52,8 @@ def run(core: Core, session: bytes | None, *, deep: bool, progress: Callable[[Pr
         numbers.check_counters(inspection)
         if deep:
             objects.check_pieces(inspection)
+    if snapshots:
+        states.check_all(inspection, snapshots, drop=drop)
     return VerifyReport(inspection.findings.listed(), inspection.checked)
 
 

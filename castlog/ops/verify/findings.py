@@ -82,6 +82,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "stale_head": (WARNING, "HEAD points at a branch that never was in this session"),
     "reflog_gap": (WARNING, "a branch moved without an entry in its reflog"),
     "damaged_snapshot": (WARNING, "a snapshot cannot be verified; it is passed over, and its state folded from events"),
+    "wrong_snapshot": (WARNING, "a snapshot is not the state that its events fold to; drop it, or it is restored from"),
     "wrong_counts": (
         WARNING,
         "a session's counts of events and bytes, or its newest time, are not those of its events",

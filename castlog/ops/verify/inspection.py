@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from castlog import limits
 from castlog.core import Core
 from castlog.engine.base import ReadTxn
 from castlog.errors import Corrupt, Unavailable
@@ -77,6 +78,7 @@ class Inspection:
         self.expected_events = 0
         self._progress = progress
         self._reported: set[str] = set()
+        self._folded = 0
         with core.read() as txn:
             found = self.attempt(lambda: tables.get(txn, rows.COUNTERS))
         self.counters = found or rows.Counters()
@@ -131,3 +133,9 @@ class Inspection:
         """Say how many events were checked so far."""
         if self._progress is not None:
             self._progress(Progress(self.checked["events"], self.expected_events, "events", ids.show_session(session)))
+
+    def tell_folded(self, session: bytes) -> None:
+        """Count an event that was folded, and say now and then how many there were."""
+        self._folded += 1
+        if self._progress is not None and self._folded % limits.VERIFY_BATCH_ROWS == 0:
+            self._progress(Progress(self._folded, None, "events folded", ids.show_session(session)))
