@@ -53,6 +53,7 @@ SHAPES: list[tuple[tuple[str, ...], int, set[str], set[str]]] = [
     (("snapshot", "-d", "main"), 0, {"rev", "seq", "id", "deleted"}, set()),
     (("checkout", "idea-b"), 0, {"rev", "seq", "id", "current", "out", "attachments"}, set()),
     (("fork", "x", "-n", "2"), 0, {"rev", "branch", "session_id", "seq"}, {"rev", "branch", "session_id", "seq"}),
+    (("fork", "x", "main@1", "--edit-with", "value.json"), 0, {"rev", "branch", "session_id", "seq"}, set()),
     (("branch",), 0, {"rev", "branch", "seq", "id", "parent", "fork_seq", "current"}, set()),
     (("branch", "-m", "x"), 0, {"rev", "old"}, set()),
     (("branch", "-d", "idea-b"), 0, {"rev", "seq", "id", "deleted"}, set()),
@@ -77,6 +78,7 @@ def test_each_line_is_an_object_with_these_keys(
 ) -> None:
     """Stdout parses line by line, the keys are those promised, and stderr is silent."""
     (home / "project" / "lines.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
+    (home / "project" / "value.json").write_text("[1]")
     result = run(*words, "--json", code=code)
     found = rows(result)
     assert set(found[0]) == first
