@@ -30,6 +30,8 @@ _KINDS = {
     "Conflict": ("conflict", CONFLICT, "castlog branch, castlog tag and castlog log show what is there now."),
     "Corrupt": ("corrupt", CORRUPT, "castlog verify lists what is damaged; all else stays readable."),
     "Unavailable": ("unavailable", UNAVAILABLE, None),
+    "InFlight": ("in_flight", SOMETHING_FOUND, "castlog resume shows what is in flight, and takes decisions."),
+    "Diverged": ("diverged", SOMETHING_FOUND, None),
 }
 _FILE_ERRORS = {
     errno.ENOENT: ("not_found", NOT_FOUND),

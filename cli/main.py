@@ -36,9 +36,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "merge-base": "Print the last event two branches share.",
         "reflog": "List how a branch's head moved.",
     },
-    "Debug": {
+    "State": {
         "replay": "Show the state after an event, or what events changed in it.",
         "bisect": "Find the first event after which the state is bad.",
+        "resume": "Show what a restart would do about calls in flight, and record decisions.",
         "snapshot": "List the snapshots a branch can start from, or make one.",
     },
     "Branch": {

@@ -13,7 +13,7 @@ import castlog
 from ..command import App, command
 from ..output import Out, Styled
 from ..text import cells, cut, flat, pad
-from ..values import LABEL, SINCE, age, iso, size
+from ..values import LABEL, SINCE, age, iso, local, size
 
 _LIMIT = 50
 _LABELS_ROOM_MIN = 8  # columns below which half a label says nothing
@@ -24,6 +24,7 @@ _LABELS_ROOM_MIN = 8  # columns below which half a label says nothing
 @click.option("--title", help="Only those with exactly this title.")
 @click.option("--since", type=SINCE, help="Only those active since: 2h, 3d, yesterday, 2026-05-06.")
 @click.option("--in-flight", is_flag=True, help="Only those with a call that has no result yet.")
+@click.option("--running", is_flag=True, help="Only those a harness has a run of now, and who that is.")
 @click.option(
     "--sort",
     type=click.Choice(["activity", "created", "size"]),
@@ -47,6 +48,7 @@ def sessions(
     title: str | None,
     since: int | None,
     in_flight: bool,
+    running: bool,
     sort: str,
     limit: int,
     children: bool,
@@ -59,17 +61,21 @@ def sessions(
     found = store.sessions(
         label=dict(labels) or None, title=title, since=since, in_flight=in_flight, sort=sort, children=children
     )
+    runs = store.running() if running else []
+    if running:
+        at_work = {run.session_id for run in runs}
+        found = [session for session in found if session.id in at_work]
     rows = list(_walk(_forest(found), found))
     shown = rows[: limit or None]
     now = time.time_ns()
     if app.out.terminal and shown and not app.out.json:
         app.out.line(Styled(_columns("id", "active", "br", "events", "size") + "title", "dim"))
     for depth, session in shown:
-        _show(app.out, session, depth, now)
+        _show(app.out, session, depth, now, [run for run in runs if run.session_id == session.id])
     if len(shown) < len(rows):
         app.out.say(f"{len(rows) - len(shown):,} more; -n 0 lists all.")
     if not found:
-        app.out.say("No session here." if not labels else "No session fits.")
+        app.out.say("No session here." if not labels and not running else "No session fits.")
 
 
 def row(session: castlog.Session) -> dict[str, object]:
@@ -107,9 +113,9 @@ def _walk(roots: Sequence[castlog.Session], found: Sequence[castlog.Session]) ->
         stack.extend((depth + 1, child) for child in reversed(below.get(session.id, ())))
 
 
-def _show(out: Out, session: castlog.Session, depth: int, now: int) -> None:
+def _show(out: Out, session: castlog.Session, depth: int, now: int, runs: Sequence[castlog.Running]) -> None:
     if out.json:
-        out.record(**row(session))
+        out.record(**row(session), **({"running": [_run_row(run) for run in runs]} if runs else {}))
         return
     info = session.info
     start = _columns(info.id[-8:], age(info.activity, now), f"{info.branches}", f"{info.events:,}", size(info.size))
@@ -120,6 +126,15 @@ def _show(out: Out, session: castlog.Session, depth: int, now: int) -> None:
         room = out.width - len(start) - cells(title) - 2
         labels = cut(labels, room) if room > _LABELS_ROOM_MIN else ""
     out.line(Styled(start[:8], "yellow"), start[8:], title, Styled("  " + labels if labels else "", "dim"))
+    for run in runs:
+        who = f"process {run.pid} on {run.host}" if run.pid is not None else "another process"
+        since = "" if run.since is None else f" since {local(run.since)[:19]}"
+        out.line("          ", Styled(f"{flat(run.branch)}: {who}{since}", "green"))
+
+
+def _run_row(run: castlog.Running) -> dict[str, object]:
+    since = None if run.since is None else iso(run.since)
+    return {"rev": run.rev, "branch": run.branch, "pid": run.pid, "host": run.host, "since": since}
 
 
 def _columns(ident: str, active: str, branches: str, events: str, stored: str) -> str:

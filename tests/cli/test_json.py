@@ -16,6 +16,7 @@ SESSION = {"id", "title", "labels", "origin", "parent", "created", "activity", "
 SNAPSHOT = {"rev", "seq", "id", "reducer", "version", "size", "created", "current"}
 STATE = {"rev", "seq", "snapshot_seq", "replayed", "reducer", "version", "in_flight", "text", "state"}
 DELTA = {"seq", "type", "sign", "path", "keys", "old", "new"}
+PLANNED = {"call_id", "seq", "type", "name", "policy", "action", "by", "reason", "attempt", "elsewhere"}
 PROBE = {"seq", "verdict", "snapshot_seq", "replayed"}
 FOUND = {"good", "bad", "checks", "first_bad", "rev", "id", "type"}
 TALLY = ("--reducer", "tally:tally")
@@ -49,6 +50,8 @@ SHAPES: list[tuple[tuple[str, ...], int, set[str], set[str]]] = [
     (("replay", *TALLY), 0, STATE, set()),
     (("replay", "--diff", "2..4", *TALLY), 0, DELTA, DELTA),
     (("bisect", "--check", "tally:few", *TALLY), 0, PROBE, FOUND),
+    (("resume",), 1, PLANNED, set()),
+    (("resume", "--decide", "c2=fail"), 0, PLANNED, set()),
     (("snapshot", "--make", *TALLY), 0, SNAPSHOT, set()),
     (("snapshot", "-d", "main"), 0, {"rev", "seq", "id", "deleted"}, set()),
     (("checkout", "idea-b"), 0, {"rev", "seq", "id", "current", "out", "attachments"}, set()),
