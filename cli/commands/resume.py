@@ -38,7 +38,7 @@ class Decision(click.ParamType):  # type: ignore[type-arg]  # not generic before
         """Split at the last `=` before the action."""
         if isinstance(value, tuple):
             return value
-        parts = (str(value).rpartition(f"={word}") + (word,) for word in ("result:", "from:", ""))
+        parts = ((*str(value).rpartition(f"={word}"), word) for word in ("result:", "from:", ""))
         found = next(((call, word + rest) for call, equals, rest, word in parts if call and equals), None)
         if found is None:
             self.fail(f"{value!r} is not CALL=ACTION, such as c1=retry.", param, ctx)
