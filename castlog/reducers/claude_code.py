@@ -35,7 +35,7 @@ def owns(payload: Mapping[str, Any]) -> bool:
 def _assistant(state: State, event: Event) -> None:
     row = mapping(event.payload)
     message = mapping(row.get("message"))
-    said, blocks = content.split(content.read(message.get("content")), "tool_use")
+    said, blocks = content.parts(message.get("content"), "tool_use")
     if row.get("isApiErrorMessage") is True:
         turns.note_error(state, event.seq, content.first_text(said))
         return
@@ -54,7 +54,7 @@ def _assistant(state: State, event: Event) -> None:
 
 def _user(state: State, event: Event) -> None:
     row = mapping(event.payload)
-    said, results = content.split(content.read(mapping(row.get("message")).get("content")), "tool_result")
+    said, results = content.parts(mapping(row.get("message")).get("content"), "tool_result")
     if row.get("isCompactSummary") is True:
         turns.compact(state, event.seq, said)
         return

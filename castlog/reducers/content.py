@@ -17,6 +17,7 @@ Content = str | list[Any]
 ERROR_LENGTH_MAX = 500  # a state shows what went wrong; all of it is in the log
 _LEVELS_MAX = 100  # a state nests what it was given some levels deeper than the payload did, and JSON ends at 128
 _NUMBER_MAX = 2**53
+_BOUND = frozenset({"tool_use", "tool_result"})  # valid only where calls and results are paired
 
 
 class Call(NamedTuple):
@@ -66,9 +67,17 @@ def read(value: Any) -> Content:
     if value is None:
         return ""
     blocks = value if type(value) is list else [value]
-    if not all(type(block) is str or text(mapping(block).get("type")) for block in blocks):
+    if not all(type(block) is str or _kind(block) for block in blocks):
         return as_json(value)
     return [_block(block) for block in blocks if block != "" and not _is_empty_text(block)]
+
+
+def parts(value: Any, kind: str) -> tuple[Content, list[Mapping[str, Any]]]:
+    """Return what a message says, and the blocks of a kind, `tool_use` or `tool_result`, that stand in it."""
+    if type(value) is not list:
+        return read(value), []
+    said = [block for block in value if _kind(block) not in _BOUND]
+    return read(said), [block for block in value if _kind(block) == kind]
 
 
 def joined(first: Content, second: Content) -> Content:
@@ -79,14 +88,6 @@ def joined(first: Content, second: Content) -> Content:
         first = [text_block(first)]
     first.extend([text_block(second)] if isinstance(second, str) else second)
     return first
-
-
-def split(content: Content, kind: str) -> tuple[Content, list[Mapping[str, Any]]]:
-    """Return a content without its blocks of a kind, and those."""
-    if isinstance(content, str):
-        return content, []
-    rest = [block for block in content if block.get("type") != kind]
-    return rest, [block for block in content if block.get("type") == kind]
 
 
 def text_block(value: str) -> dict[str, Any]:
@@ -136,10 +137,14 @@ def error_text(value: Any) -> str:
     return words if len(words) <= ERROR_LENGTH_MAX else words[: ERROR_LENGTH_MAX - 1] + "…"
 
 
+def _kind(block: Any) -> str | None:
+    return text(mapping(block).get("type"))
+
+
 def _block(block: Any) -> dict[str, Any]:
     if type(block) is str:
         return text_block(block)
-    return block if _within(block, _LEVELS_MAX) else text_block(as_json(block))
+    return block if _kind(block) not in _BOUND and _within(block, _LEVELS_MAX) else text_block(as_json(block))
 
 
 def _is_empty_text(block: Any) -> bool:

@@ -15,8 +15,10 @@ _REQUEST = "model_request"
 
 
 def _user_message(state: State, event: Event) -> None:
-    said = _first(event.payload, "content", "text")
-    said, _ = content.split(said, "tool_result")
+    payload = event.payload
+    if type(payload) is dict:
+        payload = payload.get("text") if payload.get("content") is None else payload["content"]
+    said, _ = content.parts(payload, "tool_result")
     if said and state["fold"]["told"] != _REQUEST:
         state["fold"]["told"] = event.type
     if said:
@@ -92,16 +94,9 @@ def _damaged(state: State, event: Event) -> None:
     state["counts"]["damaged"] += 1
 
 
-def _first(payload: Any, *keys: str) -> Content:
-    """Return the content under the first of the keys that is there; a payload that is no object is content itself."""
-    if type(payload) is not dict:
-        return content.read(payload)
-    return content.read(next((payload[key] for key in keys if payload.get(key) is not None), None))
-
-
 def _response(value: Any) -> tuple[Content, list[Call]]:
     """Return what a response says and the calls it asks for, listed beside the content or as blocks in it."""
-    said, blocks = content.split(content.read(mapping(value).get("content")), "tool_use")
+    said, blocks = content.parts(mapping(value).get("content"), "tool_use")
     listed = content.items(mapping(value).get("tool_calls")) or blocks
     calls = [call for item in listed if (call := content.call(item))]
     first = {call.id: call for call in reversed(calls)}
@@ -122,7 +117,7 @@ def _retell(state: State, seq: int, messages: list[Any]) -> None:
         elif role == "tool":
             _answer(state, seq, message.get("tool_call_id") or message.get("call_id"), said, message)
         else:
-            said, results = content.split(said, "tool_result")
+            said, results = content.parts(message.get("content"), "tool_result")
             for block in results:
                 _answer(state, seq, block.get("tool_use_id"), content.read(block.get("content")), block)
             turns.say(state, seq, said)

@@ -125,6 +125,12 @@ CASES: dict[str, tuple[list[Any], list[str], str, list[str | None]]] = {
         "model",
         [],
     ),
+    "an orphan's id used again": (
+        [HI, BEGINS, SAYS, BEGINS, ENDS],
+        ["user: hi", "assistant:  > c1", "c1= ?", "assistant: ready > c1-4", "c1-4= done"],
+        "model",
+        [],
+    ),
     "ids used again in every response": (
         [HI, ASKS, BEGINS, ENDS, ASKS, BEGINS, ENDS],
         [
