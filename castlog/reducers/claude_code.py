@@ -24,7 +24,8 @@ _USAGE = {
 }
 _SYNTHETIC = "<synthetic>"  # the model's name in rows the client wrote itself
 _INTERRUPTED = "[Request interrupted by user"
-_NOT_TYPED = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Caveat: ", _INTERRUPTED)
+_LOCAL = ("<command-", "<local-command-", "<bash-", "Caveat: ", _INTERRUPTED)  # the client asks no model for these
+_NOT_TYPED = (*_LOCAL, "<system-reminder>")
 
 
 def owns(payload: Mapping[str, Any]) -> bool:
@@ -67,7 +68,7 @@ def _user(state: State, event: Event) -> None:
     if not results and row.get("isMeta") is not True:
         _rewind(state, row.get("parentUuid"), content.first_text(said))
     turns.say(state, event.seq, said)
-    state["fold"]["stopped"] = content.first_text(said).startswith(_INTERRUPTED)
+    state["fold"]["stopped"] = content.first_text(said).startswith(_LOCAL)
 
 
 def _api_error(state: State, event: Event) -> None:

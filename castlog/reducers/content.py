@@ -61,15 +61,18 @@ def fit(value: Any) -> Any:
 
 
 def read(value: Any) -> Content:
-    """Return what a payload gives as content: a text, blocks, or any other value as JSON text."""
+    """Return what a payload gives as content: a text, blocks, or any other value as JSON text.
+
+    Texts of nothing but white space are left out: providers refuse them.
+    """
+    if value is None or _is_blank(value):
+        return ""
     if type(value) is str:
         return value
-    if value is None:
-        return ""
     blocks = value if type(value) is list else [value]
     if not all(type(block) is str or _kind(block) for block in blocks):
         return as_json(value)
-    return [_block(block) for block in blocks if block != "" and not _is_empty_text(block)]
+    return [_block(block) for block in blocks if not _is_blank(block)]
 
 
 def parts(value: Any, kind: str) -> tuple[Content, list[Mapping[str, Any]]]:
@@ -83,7 +86,7 @@ def parts(value: Any, kind: str) -> tuple[Content, list[Mapping[str, Any]]]:
 def joined(first: Content, second: Content) -> Content:
     """Return two contents as one; a list given first grows."""
     if not first or not second:
-        return first or second
+        return first or second or ""
     if isinstance(first, str):
         first = [text_block(first)]
     first.extend([text_block(second)] if isinstance(second, str) else second)
@@ -144,11 +147,15 @@ def _kind(block: Any) -> str | None:
 def _block(block: Any) -> dict[str, Any]:
     if type(block) is str:
         return text_block(block)
-    return block if _kind(block) not in _BOUND and _within(block, _LEVELS_MAX) else text_block(as_json(block))
+    is_sound = type(block.get("text")) is str if block["type"] == "text" else _kind(block) not in _BOUND
+    return block if is_sound and _within(block, _LEVELS_MAX) else text_block(as_json(block))
 
 
-def _is_empty_text(block: Any) -> bool:
-    return type(block) is dict and block.get("type") == "text" and not block.get("text")
+def _is_blank(value: Any) -> bool:
+    """Whether a value is a text, or the block of one, with nothing in it."""
+    if type(value) is dict and value.get("type") == "text":
+        value = value.get("text") or ""
+    return type(value) is str and not value.strip()
 
 
 def _within(value: Any, levels: int) -> bool:

@@ -34,6 +34,8 @@ def judge(messages: list[dict[str, Any]]) -> None:
         assert speaker == "assistant" or not calls
         blocks = message["content"] if isinstance(message["content"], list) else []
         assert all(isinstance(block["type"], str) for block in blocks)
+        assert all(block["text"].strip() for block in blocks if block["type"] == "text")
+        assert message["content"] == "" or blocks or message["content"].strip()
         assert not {"tool_use", "tool_result"} & {block["type"] for block in blocks}
         for call in calls:
             assert call["id"] not in seen, "an id used twice"

@@ -322,6 +322,14 @@ def test_claude_code_errors_and_interruptions(taken: Taken) -> None:
     assert (state["awaiting"], state["model"]) == ("user", "claude-x")
 
 
+def test_claude_code_local_commands(taken: Taken) -> None:
+    """Commands the client runs by itself ask nothing of the model; a prompt that one stands for does."""
+    chat = Chat().user("<bash-input>ls</bash-input>").user("<bash-stdout>a</bash-stdout>")
+    assert taken(chat.rows)["awaiting"] == "user"
+    chat.user("<command-name>/review</command-name>").user("review this", isMeta=True)
+    assert taken(chat.rows)["awaiting"] == "model"
+
+
 def test_claude_code_rows_that_stand_twice(taken: Taken) -> None:
     """A call and its result that stand in the file a second time are read once."""
     chat = Chat().user("go").says("m1", "a").result("a")

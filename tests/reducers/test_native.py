@@ -44,6 +44,12 @@ CASES: dict[str, tuple[list[Any], list[str], str, list[str | None]]] = {
     "content in place of text": ([("user_message", {"content": "hi", "text": "x"})], ["user: hi"], "model", []),
     "a payload that is the text": ([("user_message", "hi")], ["user: hi"], "model", []),
     "an empty prompt": ([("user_message", {"text": ""})], [], "user", []),
+    "white space": (
+        [("user_message", {"content": [{"type": "text", "text": "\n\n"}, "hi"]})],
+        ["user: hi"],
+        "model",
+        [],
+    ),
     "an answer": ([HI, SAYS], ["user: hi", "assistant: ready"], "user", []),
     "a request": ([HI, ("model_request", {"model": "m"})], ["user: hi"], "model", []),
     "two prompts": ([HI, ("user_message", {"text": "ho"})], ["user: hi+ho"], "model", []),

@@ -15,7 +15,7 @@ from .conftest import fold, judge
 
 IDS = st.sampled_from(["a", "b", "c", "a-3", "c4", "c5"])
 NO_ID = st.none()
-TEXTS = st.sampled_from(["", "one", "two"])
+TEXTS = st.sampled_from(["", "\n", "one", "two"])
 CALLS = st.lists(
     st.fixed_dictionaries({"name": st.sampled_from(["x", "y"])}, optional={"id": IDS, "args": TEXTS}), max_size=3
 )
