@@ -52,6 +52,11 @@ class Out:
         """Write one line of text for people, cleaned."""
         self._write("".join(self._show(part) for part in parts) + "\n")
 
+    def prompt(self, text: str) -> None:
+        """Write what stands before the place where somebody types, cleaned."""
+        self._write(clean(text))
+        self.flush()
+
     def record(self, **fields: Any) -> None:
         """Write one object as a line of JSON."""
         self.json_line(dumps(fields))

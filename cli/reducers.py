@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class Loaded(NamedTuple):
     def line(self, state: Any, width: int) -> str:
         """Return a state in a line: as its module describes it, else as JSON in at most `width` columns."""
         if self.describe is not None:
-            with blaming(f"describe of {self.reducer.name}"):
+            with suppress(Exception):  # it may be meant for another reducer of its module
                 return flat(self.describe(state))
         return cut(flat(self.reducer.encode(state).decode()), width)
 

@@ -9,7 +9,7 @@ import click
 
 import castlog
 
-from .. import deltas, reducers
+from .. import deltas, reducers, stepper
 from ..command import App, command
 from ..revision import REV
 from ..text import plural
@@ -35,14 +35,18 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # not generic before cli
     examples=(
         "castlog replay 4f2a91cc --until 47",
         "castlog replay main --diff 46..47",
+        "castlog replay main --step --until 40",
         "castlog replay main@47 --reducer my_agent:plan --json | jq .state",
     ),
 )
 @click.argument("rev", required=False, type=REV)
 @click.option("--until", type=click.IntRange(min=0), help="The last seq to apply; default the head.")
 @click.option("--diff", "span", type=Span(), help="What each event after M and up to N changed in the state.")
+@click.option("--step", is_flag=True, help="Go through the events by hand, from --until or the first; ? helps.")
 @reducers.option
-def replay(app: App, rev: str | None, until: int | None, span: tuple[int, int] | None, reducer: str) -> None:
+def replay(
+    app: App, rev: str | None, until: int | None, span: tuple[int, int] | None, step: bool, reducer: str
+) -> None:
     """Show the state after an event, or what events changed in it.
 
     State is folded from recorded events, beginning at the newest snapshot before; nothing is executed or written. It is
@@ -50,12 +54,20 @@ def replay(app: App, rev: str | None, until: int | None, span: tuple[int, int] |
 
     With --diff, + is what an event added to the state, - what it removed, ~ what has another value now. Large additions
     are told as one and what a reducer keeps for itself is left out; --json gives every part.
+
+    With --step commands are read line by line: n and p go to the next event and back, g 47 goes to one, /TEXT to the
+    next that holds a text, d shows what the event changed, s the whole state, q leaves, Enter does the last again.
     """
     if span is not None and until is not None:
         raise click.UsageError("--until and --diff do not go together.")
+    if step and (span is not None or app.out.json):
+        raise click.UsageError("--step goes with neither --diff nor --json.")
     loaded = reducers.load(reducer)
     store = app.store(read_only=True)
     view = app.view(store, rev)
+    if step:
+        stepper.Stepper(app.out, store, view, loaded).run(until)
+        return
     with app.out.progress("folding") as progress:
         states = store.replay(view, loaded.reducer, progress=progress)
         if span is not None:

@@ -84,6 +84,7 @@ BAD = [
     (("replay", "--diff", "4"), USAGE, "is not M..N"),
     (("replay", "--diff", "4..4"), USAGE, "is not M..N"),
     (("replay", "--diff", "4..99", *TALLY), NOT_FOUND, "its seqs are 0 to 6"),
+    (("replay", "--step", "--diff", "1..2"), USAGE, "neither --diff nor --json"),
     (("replay", "--reducer", "tally"), USAGE, "is not MODULE:NAME"),
     (("replay", "--reducer", "tally:broken"), INVALID, "the reducer broken, at seq 2"),
     (("bisect", "main"), USAGE, "Missing option '--check'"),
