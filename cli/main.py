@@ -58,7 +58,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "du": "Show logical against stored bytes.",
         "compact": "Compress the whole store and give space back.",
         "completion": "Print the lines that turn on completion in your shell.",
-        "demo": "Record, crash, reopen, fork and compare a small session.",
+        "demo": "Record, crash, resume, fork and compare a small agent.",
     },
 }
 _VERSION = "castlog.version"

@@ -1,4 +1,4 @@
-"""`castlog demo`: a small session recorded, crashed, reopened, forked and compared, in a store of its own.
+"""`castlog demo`: a small agent recorded, killed, resumed, forked and compared, in a store of its own.
 
 Each step runs the command it prints. What is claimed about the outcome is looked up in the store and checked.
 """
@@ -20,45 +20,21 @@ import click
 
 import castlog
 
+from .. import agent
 from ..command import App, command
 from ..output import Styled
 
-_AGENT = """
-import sys, time, castlog
-store = castlog.open(sys.argv[1], harness_version="demo-1")
-main = store.branch(sys.argv[2])
-def record(type, payload, call_id=None):
-    print(main.append(type, payload, call_id=call_id).seq, flush=True)
-record("user_message", {"text": "test_parse_date fails since Monday. Please fix it."})
-record("model_response", {"content": "I look at the test first.",
-    "tool_calls": [{"id": "c1", "name": "Read", "args": {"path": "tests/test_dates.py"}}]})
-record("tool_call", {"name": "Read", "args": {"path": "tests/test_dates.py"}}, "c1")
-record("tool_result", {"ok": True, "output": "assert parse_date('03/04') == date(2026, 4, 3)"}, "c1")
-record("model_response", {"content": "Day and month are swapped. I run the tests before I change anything.",
-    "tool_calls": [{"id": "c2", "name": "Bash", "args": {"command": "pytest -x"}}]})
-record("tool_call", {"name": "Bash", "args": {"command": "pytest -x"}}, "c2")
-time.sleep(60)  # pytest runs ... and the power goes
-"""
-_IDEAS = {
-    "swap-format": (
-        ("tool_call", '{"name":"Edit","args":{"path":"dates.py","old":"%m/%d","new":"%d/%m"}}', "c3"),
-        ("tool_result", '{"ok":true,"output":"1 replacement"}', "c3"),
-        ("model_response", '{"content":"Changed the format string; 41 tests pass."}', None),
-    ),
-    "use-locale": (
-        ("tool_call", '{"name":"Edit","args":{"path":"dates.py","old":"%m/%d","new":"locale.D_FMT"}}', "c3"),
-        ("tool_result", '{"ok":false,"error":"locale.D_FMT is not set in this container"}', "c3"),
-    ),
-}
+_IDEAS = {"day-first": "%d/%m/%Y", "short-year": "%d/%m/%y", "month-first": "%m/%d/%Y"}
 
 
 @command("demo", examples=("castlog demo", "castlog demo --keep"))
 @click.option("--keep", is_flag=True, help="Leave the store behind to look around in, and say where it is.")
 def demo(app: App, keep: bool) -> None:
-    """Record, crash, reopen, fork and compare a small session.
+    """Record, crash, resume, fork and compare a small agent.
 
     Works in a temporary store and touches no other. An agent's process is killed with kill -9 in the middle of a tool
-    call; what it had recorded is there afterwards, and two ideas go on from it.
+    call, and goes on as the policy of the tool says: once it is run again, once a person decides, once it counts as
+    failed. A file counts the effects: none happens twice that must not. Then three ideas go on from there at once.
     """
     folder = Path(tempfile.mkdtemp(prefix="castlog-demo-"))
     try:
@@ -77,51 +53,135 @@ class _Demo:
     def __init__(self, app: App, path: Path) -> None:
         self._out = app.out
         self._path = path
+        self._effects = path.with_name("effects")
 
     def run(self) -> None:
         """Run all steps."""
         self._tell(
-            "A session is made, in a temporary store. The agent that works in it appends an event for each step."
+            "A session is made, in a temporary store, and the user says something. Then an agent works in it, which is"
+            " a loop around a scripted model and three tools in castlog.Run (cli/agent.py). Its process is killed."
         )
         session = self._type("new", "fix test_parse_date").strip()
-        acknowledged = self._crash(session)
+        self._type("append", "--text", "test_parse_date fails since Monday. Please fix it.")
+        self._crash(session, "RunTests")
         self._type("log", "--oneline")
-        with castlog.open(self._path, read_only=True) as store:
+        self._retry(session)
+        self._ask(session)
+        self._fail(session)
+        self._fork(session)
+        self._compare(session)
+
+    def _retry(self, session: str) -> None:
+        self._tell(
+            "What would a restart do about it? Running tests twice does no harm: RunTests is marked in_flight='retry'."
+        )
+        self._type("resume")
+        self._tell(
+            "So the agent is simply started again. It runs the tests once more and goes on, into its next call: a mail."
+        )
+        self._crash(session, "SendMail")
+        runs = self._show_effects("RunTests")
+        keys = {run.split()[2] for run in runs}
+        self._claim(len(runs) == 2 and len(keys) == 1, "the tests ran twice, and got the same key to know it by")
+
+    def _ask(self, session: str) -> None:
+        self._tell(
+            "It was killed again, and nobody knows whether the mail has left. SendMail has the policy 'ask', which is"
+            " the default: castlog does not guess, and no agent goes on from here."
+        )
+        self._start("main", expected=1)
+        self._type("resume", expected=1)
+        self._tell("A person looks: the mail is out. That is the result of the call, and the reason is kept with it.")
+        self._show_effects("SendMail")
+        answer = self._path.with_name("answer.json")
+        answer.write_text('"sent"', encoding="utf-8")
+        self._type("resume", "main", "--decide", f"call-2=result:{answer}", "--reason", "it is in the outbox")
+
+    def _fail(self, session: str) -> None:
+        self._tell("The agent goes on from there, and is killed in a search. Search has the policy 'fail'.")
+        self._crash(session, "Search")
+        self._type("resume")
+        self._start("main")
+        self._type("log", "--oneline", "-n", "5")
+        effects = [line.split()[0] for line in self._show_effects("")]
+        self._claim(effects.count("SendMail") == 1, "three crashes, and the mail was sent once")
+        self._claim(effects.count("Search") == 1, "the search was not repeated: the model was told that it failed")
+        with self._open() as store:
             main = store.branch(session)
-            self._claim(main.head.seq == acknowledged, f"all {acknowledged} events it was told are durable are there")
-            waiting = [event.call_id for event in main.in_flight()]
-            self._claim(waiting == ["c2"], "the call it died in is in flight: c2 has no result")
-        self._tell("Two ideas go on from here. A fork is one reference: both share everything recorded so far.")
-        for name, steps in _IDEAS.items():
+            counts = main.restore(castlog.conversation).state["counts"]
+            self._claim(not main.in_flight(), "nothing is in flight any more")
+            self._claim((counts["completed"], counts["failed"]) == (2, 1), "2 calls completed, 1 failed, none is lost")
+
+    def _fork(self, session: str) -> None:
+        self._tell(
+            "Three ideas go on from here, at once. A fork is one reference: all share everything recorded so far."
+        )
+        with self._open() as store:
+            base = store.branch(session).head
+        for name, form in _IDEAS.items():
             self._type("fork", name)
-            cut_off = '{"ok":false,"interrupted":true,"error":"the process died"}'
-            for kind, data, call_id in (("tool_result", cut_off, "c2"), *steps):
-                self._type("append", name, "--type", kind, *(("--call-id", call_id) if call_id else ()), "--data", data)
+            self._type("append", name, "--text", f"Please try {form}")
+        self._start(*_IDEAS)
         self._type("log", "--graph")
-        with castlog.open(self._path, read_only=True) as store:
-            base = store.merge_base(f"{session}/swap-format", f"{session}/use-locale")
-            self._claim(base is not None and base.seq == acknowledged, f"they part after seq {acknowledged}")
-            self._claim(store.branch(session).head.seq == acknowledged, "main reads what it read before")
-        self._tell("What did each do since?")
-        self._type("diff", "swap-format", "use-locale", expected=1)
-        self._tell("The first is the better one: main goes there. Its old head stays in the reflog.")
-        self._type("promote", "swap-format")
+        with self._open() as store:
+            parted = store.merge_base(f"{session}/day-first", f"{session}/short-year")
+            self._claim(parted is not None and parted.id == base.id, f"they part after seq {base.seq}")
+            self._claim(store.branch(session).head.id == base.id, "main reads what it read before")
+
+    def _compare(self, session: str) -> None:
+        self._tell("What did they come to? And what is the difference between two of them, in events and in state?")
+        self._type("grep", "tests pass", *_IDEAS, "--type", "tool_result")
+        self._type("diff", "day-first", "short-year", expected=1)
+        self._type("diff", "day-first", "short-year", "--state", expected=1)
+        with self._open() as store:
+            passed = {name: _passed(store.branch(f"{session}/{name}")) for name in _IDEAS}
+        best = max(passed, key=passed.__getitem__)
+        self._tell(f"The best is {best}: main goes there. Its old head stays in the reflog.")
+        self._type("promote", best)
         self._type("reflog", "main")
         self._type("verify", "--deep")
-        with castlog.open(self._path, read_only=True) as store:
-            heads = {store.branch(f"{session}/{name}").head.id for name in ("main", "swap-format")}
-            self._claim(len(heads) == 1, "main and swap-format have the same head, and the whole chain verifies")
+        with self._open() as store:
+            heads = {store.branch(f"{session}/{name}").head.id for name in ("main", best)}
+            self._claim(len(heads) == 1, f"main and {best} have the same head, and the whole chain verifies")
 
-    def _crash(self, session: str) -> int:
-        """Let an agent record in a process of its own, kill it in its second call, and return how far it got."""
-        self._show("python agent.py &    # records, and calls pytest")
-        words = [sys.executable, "-c", _AGENT, str(self._path), session]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as agent:  # noqa: S603 - our own script
-            assert agent.stdout is not None
-            seqs = [int(agent.stdout.readline()) for _ in range(6)]
-            agent.kill()
-        self._show(f"kill -9 {agent.pid}          # after seq {seqs[-1]}, in the middle of the call")
-        return seqs[-1]
+    def _crash(self, session: str, tool: str) -> None:
+        """Let the agent work until it is in the middle of a tool, kill it there, and check what it was told."""
+        told = 0
+        with self._agent("main", "--pause-in", tool) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.startswith("in "):
+                    break
+                told = int(line)
+            child.kill()
+        self._show(f"kill -9 {child.pid}    # in {tool}, after its effect and before its result")
+        with self._open() as store:
+            main = store.branch(session)
+            self._claim(main.head.seq == told, f"all {told} events it was told are durable are there")
+            waiting = [event.payload["name"] for event in main.in_flight()]
+            self._claim(waiting == [tool], f"the call it died in is in flight: {tool} has no result")
+
+    def _start(self, *branches: str, expected: int = 0) -> None:
+        """Let the agent work until it is the user's turn, or until it refuses to."""
+        with self._agent(*branches) as child:
+            _, refused = child.communicate()
+        self._print(refused)
+        self._claim(child.returncode == expected, f"the agent exits {expected}", quiet=True)
+
+    def _agent(self, *words: str) -> subprocess.Popen[str]:
+        self._show(" ".join(["python", "agent.py", *words]))
+        command = [sys.executable, "-m", agent.__name__, str(self._path), *words]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+
+    def _show_effects(self, tool: str) -> list[str]:
+        """Show what a tool did to the world, which castlog has no part in, and return its lines."""
+        self._show(f"grep {tool} effects" if tool else "cat effects")
+        lines = [line for line in self._effects.read_text(encoding="utf-8").splitlines() if line.startswith(tool)]
+        self._print("\n".join(lines))
+        return lines
+
+    def _open(self) -> castlog.Store:
+        return castlog.open(self._path, read_only=True)
 
     def _type(self, *words: str, expected: int = 0) -> str:
         """Run a command, show it with what it prints, and return that."""
@@ -133,11 +193,14 @@ class _Demo:
             code = group.invoke(ctx) or 0
         printed.flush()
         text = printed.buffer.getvalue().decode() if isinstance(printed.buffer, io.BytesIO) else ""
-        for line in (text + said.getvalue()).splitlines():
-            if not self._out.json:
-                self._out.line("    ", line)
+        self._print(text + said.getvalue())
         self._claim(code == expected, f"castlog {words[0]} exits {expected}", quiet=True)
         return text
+
+    def _print(self, text: str) -> None:
+        for line in text.splitlines():
+            if not self._out.json:
+                self._out.line("    ", line)
 
     def _show(self, line: str) -> None:
         if self._out.json:
@@ -160,6 +223,12 @@ class _Demo:
             self._out.record(step="claim", text=text, holds=True)
         elif not quiet:
             self._out.line(Styled("  ok  ", "green bold"), text)
+
+
+def _passed(branch: castlog.Branch) -> int:
+    """Return how many tests passed in the last call of a branch."""
+    *_, last = branch.events(types={"tool_result"})
+    return int(last.payload["output"].split()[0])
 
 
 def _quoted(word: str) -> str:
