@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 _TOLD_EVENTS = 256
+_SMALL_STEP = 4  # a step back is small when the way to there would be longer by this factor
 
 
 class Replay(Generic[S]):
@@ -34,6 +35,7 @@ class Replay(Generic[S]):
         self._progress = progress
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._size = 0
+        self._asked = 0
 
     def at(self, seq: int) -> Restored[S]:
         """Return the state after event `seq`, which the caller may change; raises as `View.restore` does.
@@ -42,21 +44,22 @@ class Replay(Generic[S]):
         """
         self._require(seq)
         state, start = self._nearest(seq)
-        leave = {
-            seq - (1 << k) for k in range((seq - start).bit_length())
-        }  # going back is a short way from one of them
+        leave = self._to_leave(seq, start)
         for event in self._view.events(start + 1, seq):
             state = self.reducer.fold(state, event)
             if event.seq in leave:
                 self._keep(event.seq, state)
             if self._progress is not None and event.seq % _TOLD_EVENTS == 0:
                 self._progress(Progress(event.seq - start, seq - start, "events"))
-        self._keep(seq, state)
+        if seq > start or seq not in self._kept:
+            self._keep(seq, state)
+        self._asked = seq
         return Restored(state, seq, start, seq - start, self._view.in_flight(seq))
 
     def value(self, seq: int) -> Any:
         """Return the state after event `seq` as the JSON value it is kept as."""
-        return as_value(self.reducer, self.at(seq).state)
+        self.at(seq)
+        return codec.decode(self._kept[seq])
 
     def event(self, seq: int) -> Event:
         """Return the event at `seq`."""
@@ -94,6 +97,15 @@ class Replay(Generic[S]):
             return self.reducer.initial(), 0
         self._kept.move_to_end(near)
         return self.reducer.decode(self._kept[near]), near
+
+    def _to_leave(self, seq: int, start: int) -> set[int]:
+        """Return where to keep states on the way to `seq`, from which going back further would be a short way.
+
+        Only for who goes back in small steps: keeping a large state costs as much as folding thousands of events.
+        """
+        if not 0 < (self._asked - seq) * _SMALL_STEP < seq - start:
+            return set()
+        return {seq - (1 << k) for k in range(0, (seq - start).bit_length(), 2)}
 
     def _keep(self, seq: int, state: S) -> None:
         """Keep a state, in the place of those not asked for in the longest time."""
