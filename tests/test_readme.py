@@ -18,16 +18,45 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+def _printing() -> list[tuple[str, str]]:
+    """Return the Python examples that print something, each with what the README says it prints."""
+    shown = r"^```python\n((?:(?!^```).)*)^```\n\nIt prints[^\n]*\n\n```text\n(.*?)^```$"
+    return re.findall(shown, README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def _python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["threads", "asyncio"])
 def test_the_library_examples_run_and_print_what_the_readme_says(tmp_path: Path, number: int) -> None:
     """Each Python example prints exactly the text block that follows it."""
-    assert len(_blocks("python")) == len(_blocks("text")) == 2
-    example, printed = _blocks("python")[number], _blocks("text")[number]
-    run = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert run.stderr == ""
-    assert run.stdout == printed
+    example, printed = _printing()[number]
+    run = _python(tmp_path, "-c", example)
+    assert (run.stdout, run.stderr) == (printed, "")
+
+
+def test_the_harness_examples_run_and_print_what_the_readme_says(tmp_path: Path) -> None:
+    """The harness goes on as often as it is started, its crash is settled, and its record serves as a test."""
+    assert len(_blocks("text")) == len(_printing())
+    for block in _blocks("python"):
+        if named := re.match(r"# (\w+\.py)\n", block):
+            (tmp_path / named[1]).write_text(block, encoding="utf-8")
+    (_, printed), *more = _printing()[2:]
+    for _ in range(2):
+        run = _python(tmp_path, "harness.py")
+        assert (run.stdout, run.stderr) == (printed, "")
+    for example, printed in more:
+        run = _python(tmp_path, "-c", example)
+        assert (run.stdout, run.stderr) == (printed, "")
+    tested = _python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_harness.py")
+    assert tested.returncode == 0, tested.stdout
+    harness = tmp_path / "harness.py"
+    harness.write_text(harness.read_text(encoding="utf-8").replace("m-1", "m-2"), encoding="utf-8")
+    tested = _python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_harness.py")
+    assert tested.returncode == 1
+    assert "Diverged" in tested.stdout
 
 
 def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
