@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +14,9 @@ from castlog_cli import reducers
 import castlog
 
 from .conftest import PROGRAM, Run, program, rows
+
+FIXTURES = Path(__file__).parents[1] / "transcripts" / "fixtures"
+IMPORTED = [path for path in sorted(FIXTURES.rglob("*.jsonl")) if path.stat().st_size > 5_000]
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +116,36 @@ def test_the_conversation_is_folded_unless_told_otherwise(store: str, run: Run) 
     assert '  + tool_calls.c2.status = "pending"' in shown
     assert not any(" fold" in line[:8] for line in shown)
     assert any(row["keys"][0] == "fold" for row in rows(run("replay", "--diff", "5..6", "--json")))
+
+
+@pytest.mark.parametrize("path", IMPORTED, ids=lambda path: path.stem[:12])
+def test_the_state_of_an_imported_session_is_what_its_file_says(path: Path, run: Run) -> None:
+    """Calls and tokens of real sessions of Claude Code and Codex, counted by their words in the file."""
+    text = path.read_text()
+    calls = len(re.findall(r'"type": ?"(?:tool_use|function_call)"', text))
+    results = len(re.findall(r'"type": ?"(?:tool_result|function_call_output)"', text))
+    model = re.findall(r'"model": ?"([^"<]+)"', text)[-1]
+    run("import", str(path))
+    (session,) = rows(run("sessions", "--json"))
+    name = rows(run("branch", "--session", f"{session['id']}/", "--json"))[-1]["rev"]
+    first, state = run("replay", name).stdout.splitlines()
+    assert re.fullmatch(r"Loaded no snapshot, applied events 1\.\.\d+", first)
+    assert calls == results
+    assert state.startswith(f"State: {calls} tool call{'' if calls == 1 else 's'} completed, ")
+    assert f"model {model}, " in state
+    spoken = len(rows(run("replay", name, "--json"))[0]["state"]["messages"])
+    assert f" {spoken} messages, " in state
+
+
+def test_events_of_newer_code_are_named(store: str, home: Path, run: Run) -> None:
+    """State cannot be had beyond them, which exits 7; before them it can, and everything can still be read."""
+    with castlog.open(home / "project" / ".castlog") as opened:
+        opened.branch("main").append("tool_call", {"name": "Read"}, schema=9)
+    for words in (("replay",), ("snapshot", "--make"), ("diff", "main", "idea-b", "--state")):
+        assert "seq 7, a tool_call, was written in schema 9" in run(*words, code=7).stderr
+    run("replay", "main@6")
+    run("checkout", "main", "--out", "there")
+    assert json.loads((home / "project" / "there" / "state.json").read_text())["state"] is None
 
 
 def test_the_states_of_two_branches_are_compared(store: str, tally: str, run: Run) -> None:
