@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 import castlog
@@ -43,7 +45,12 @@ def bisect(app: App, rev: str | None, good: int, bad: int | None, check_text: st
     loaded = reducers.load(reducer)
     store = app.store(read_only=True)
     view = app.view(store, rev)
-    check = checks.make(check_text, store, view.head, loaded.reducer)
+    asked = checks.make(check_text, store, view.head, loaded.reducer)
+
+    def check(state: Any, seq: int) -> bool | None:
+        app.out.hide_meter()  # a command may write to the terminal too
+        return asked(state, seq)
+
     with app.out.progress("folding") as progress:
         found = store.bisect(
             view,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import castlog
+
 from .conftest import PROGRAM, Run, rows
 
 
@@ -112,6 +114,21 @@ def test_a_bad_name_does_not_cost_what_was_written(store: str, home: Path, edito
     editor.write_text("""printf '{"text": "much work"}' > "$1"\n""")
     assert "What you wrote is in" in run("fork", "a b", "main@5", "--edit", code=4).stderr
     assert "much work" in left(home)[0].read_text()
+
+
+def test_a_fork_without_its_event_does_not_stay(
+    store: str, home: Path, editor: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the append fails there is no half-made branch, and the text is kept."""
+
+    def full(self: castlog.Branch, drafts: object) -> None:
+        raise castlog.Unavailable("the disk is full")
+
+    editor.write_text("""printf '{"text": "much work"}' > "$1"\n""")
+    monkeypatch.setattr(castlog.Branch, "extend", full)
+    assert "What you wrote is in" in run("fork", "what-if", "main@5", "--edit", code=7).stderr
+    assert len(left(home)) == 1
+    run("log", "what-if", code=3)
 
 
 def test_on_a_terminal_one_is_asked_to_edit_again(store: str, home: Path, editor: Path) -> None:

@@ -16,7 +16,7 @@ import castlog
 from .conftest import PROGRAM, Run, program, rows
 
 FIXTURES = Path(__file__).parents[1] / "transcripts" / "fixtures"
-IMPORTED = [path for path in sorted(FIXTURES.rglob("*.jsonl")) if path.stat().st_size > 5_000]
+IMPORTED = sorted(FIXTURES.rglob("*.jsonl"))
 
 
 @pytest.fixture(autouse=True)

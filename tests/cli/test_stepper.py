@@ -83,6 +83,7 @@ def test_somebody_goes_through_a_history(store: str, tally: str) -> None:
         assert screen.type("n") == "There is no event after this.\n"
         assert screen.type("p").startswith("Event 5: ")
         assert screen.type("").startswith("Event 4: ")
+        assert screen.type("/edit").startswith("Event 6: tool_call Edit(")
         assert screen.type("g0").startswith("Before the first event.\nState: 0 events")
         assert screen.type("p") == "There is no event before this.\n"
         assert screen.type("d") == "There is no event here.\n"

@@ -146,8 +146,9 @@ def test_a_line_is_cleaned_whoever_writes_it(capsysbinary: pytest.CaptureFixture
     out = Out()
     out.line("a\x1b[2Jb", Styled("c\x07", "red"))
     out.say("d\x9be")
+    out.prompt("f\x1bg> ")
     seen = capsysbinary.readouterr()
-    assert seen.out == b"a\\x1b[2Jbc\\x07\n"
+    assert seen.out == b"a\\x1b[2Jbc\\x07\nf\\x1bg> "
     assert seen.err == b"d\\x9be\n"
 
 

@@ -81,6 +81,13 @@ def test_old_and_new_are_what_lies_there(before: Any, after: Any) -> None:
                 assert step.sign == "-" or at(after, step.path) == step.new
 
 
+@pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, 1.0), ([1], [True]), ({"a": 0}, {"a": False})])
+def test_values_that_python_takes_for_equal_are_not_the_same_json(one: Any, other: Any) -> None:
+    """A number is no boolean and a whole number no float, at any depth."""
+    assert len(changes(one, other)) == len(changes([[one]], [[other]])) == 1
+    assert changes(one, one) == []
+
+
 def test_leaves_are_values_that_hold_no_others() -> None:
     """An object that was added is told by what is in it, an empty one by itself, a change as it is."""
     (added,) = changes({}, {"c9": {"name": "Edit", "args": {}, "tries": [1, [2]]}})
