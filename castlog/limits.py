@@ -71,6 +71,7 @@ LINGER_SECONDS = 0.002  # an event nobody waits for yet may share the flushes of
 COMMITTER_SECONDS = 1.0  # a committer with nothing to do ends, so that a quiet store has no thread of its own
 LOOP_BYTES = 8 * 1024  # payloads up to this are encoded by an event loop's own thread: a hop to another costs as much
 GROUP_CHANGES_MAX = 1000  # one transaction holds the lock for about 20 us a change
+READER_CHECK_COMMITS = 64  # how often a writer frees the places of killed readers, which keep pages from reuse
 QUIET_SECONDS = 2.0  # a resize or a fork waits so long for transactions of this process, which last milliseconds
 REBUILD_BATCH_BYTES = 32 << 20  # LMDB keeps what a transaction changed in memory; a rebuilt file may be larger
 LOOKS_MAX = 20  # a look at a file without its locks is repeated this often when commits came in between

@@ -33,6 +33,7 @@ from castlog.limits import (
     MAP_BYTES,
     MAP_BYTES_MIN,
     QUIET_SECONDS,
+    READER_CHECK_COMMITS,
     READERS_MAX,
     REBUILD_BATCH_BYTES,
     VALUE_BYTES_MAX,
@@ -157,7 +158,13 @@ class DiskEngine:
         It is built while others go on. If a commit came in between it is built once more while they wait, so `rows`
         must be repeatable. Other handles and processes go on with the new file. On failure nothing has changed.
         """
-        self._writable().rebuild(rows, self._lock_timeout)
+        shared = self._writable()
+        with _registry_lock:
+            shared.handles += 1  # closing this handle meanwhile leaves the files, and the locks, to the end of this
+        try:
+            shared.rebuild(rows, self._lock_timeout)
+        finally:
+            _release(shared)
 
     def version(self) -> int:
         """Return a number that grows with every commit; a read begun afterwards sees at least that commit."""
@@ -194,10 +201,7 @@ class DiskEngine:
             if self._shared is None:
                 return
             self._shared = None
-            shared.handles -= 1
-            if not shared.handles:
-                del _registry[shared.key]
-                shared.close()
+            _release(shared)
 
     def _writable(self) -> _Shared:
         shared = self._shared
@@ -491,6 +495,7 @@ class _Shared:
         self.lock = WriteLock(path / folder.WRITE_LOCK, write=not read_only)
         self.owners = FileOwners(path / folder.RUN_LOCK)
         try:
+            self._finish_exchange()
             with self.lock.opening(timeout):
                 environment = self._open()
         except BaseException:
@@ -539,6 +544,8 @@ class _Shared:
                 raw = txn.raw = self._begin_again(txn, error)
             number = raw.id()
             txn.number = self.current[1] + number
+            if not number % READER_CHECK_COMMITS:
+                self.current[0].reader_check()
             result = change(txn)
             if not txn.full:
                 try:
@@ -644,6 +651,7 @@ class _Shared:
         with contextlib.suppress(lmdb.Error):
             base += old.info()["last_txnid"] + 1
         self.lock.renew(write=not self._read_only)
+        self._finish_exchange()
         with self.lock.opening(self._timeout):
             if self._reader_table() != self._own_reader_table:
                 # An exchanged file has a reader table of its own, so both environments may be open for a while:
@@ -656,6 +664,14 @@ class _Shared:
                     old.close()
                     new = self._open()
         self.current = (new, base)
+
+    def _finish_exchange(self) -> None:
+        """Finish what somebody was killed at between the two files of an exchange."""
+        if self._read_only or not folder.half_exchanged(self.path):
+            return
+        with self.lock.exchanging(self._timeout):
+            if folder.half_exchanged(self.path):
+                folder.finish_exchange(self.path)
 
     def _open(self) -> lmdb.Environment:
         data = self.path / folder.DATA
@@ -721,6 +737,8 @@ class _Shared:
         if found:
             raise Corrupt(f"the rebuilt file {aside / folder.DATA} is damaged: {found[0]}", path=str(self.path))
         with self.lock.exchanging(timeout):
+            if not self.lock.held:
+                raise Unavailable(f"the store {self.path} was closed while it was rebuilt", path=str(self.path))
             folder.exchange(aside, self.path)
         self.follow_file()
         return True
@@ -922,6 +940,15 @@ _stranded: set[tuple[int, int]] = set()
 # What the last fork found: whether it had the registry to itself, and which environments were quiet.
 _fork_had_registry = False
 _fork_quiet: set[tuple[int, int]] = set()
+
+
+def _release(shared: _Shared) -> None:
+    """Give a handle back; the last one of the process closes the files."""
+    with _registry_lock:
+        shared.handles -= 1
+        if not shared.handles:
+            del _registry[shared.key]
+            shared.close()
 
 
 def _before_fork() -> None:

@@ -19,6 +19,7 @@ READER_TABLE = "lock.mdb"
 WRITE_LOCK = "write.lock"
 RUN_LOCK = "runs.lock"
 _REBUILD = "rebuild.new"
+_EXCHANGING = "exchanging"  # beside the new file, from before it moves until all is done
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -117,15 +118,33 @@ def exchange(aside: Path, target: Path) -> None:
     """Put the data file built in `aside` in the place of the store's own, durably.
 
     The reader table belongs to the old file and goes with it: LMDB takes the number of the newest commit from there.
-    It goes second, so that a crash in between leaves a new file with an old table, which is refused on opening
-    while anybody uses the table and set right when nobody does. An old file with a new table would be used.
+    It goes second: an old file with a new table would be used, a new file with an old table is refused. Whoever opens
+    the store next finds by `half_exchanged` that somebody was killed in between, and calls `finish_exchange`.
     """
     with explained(target):
         sync(aside / DATA)
+        _write_file(aside / _EXCHANGING, b"")
         os.replace(aside / DATA, target / DATA)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(target / READER_TABLE)
-        sync(target)
+        _drop_reader_table(target)
+
+
+def half_exchanged(target: Path) -> bool:
+    """Return whether the data file may have been exchanged without its reader table. The caller keeps others off."""
+    aside = target / _REBUILD
+    return (aside / _EXCHANGING).exists() and not (aside / DATA).exists()
+
+
+def finish_exchange(target: Path) -> None:
+    """Do what was left to do of an exchange; the same locks are needed."""
+    with explained(target):
+        _drop_reader_table(target)
+    discard(target / _REBUILD)
+
+
+def _drop_reader_table(target: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target / READER_TABLE)
+    sync(target)
 
 
 def put_in_place(aside: Path, target: Path) -> bool:

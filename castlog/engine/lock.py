@@ -146,7 +146,16 @@ class WriteLock:
     @contextlib.contextmanager
     def rebuilding(self) -> Iterator[None]:
         """Be the only one who builds a new data file, or raise Conflict at once."""
-        with self._hold(self._rebuild, fcntl.LOCK_EX, _REBUILD_BYTE, 0.0):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._hold(self._rebuild, fcntl.LOCK_EX, _REBUILD_BYTE, 0.0))
+            except Conflict as error:
+                who = error.facts["pid"] or "unknown"
+                raise Conflict(
+                    f"the store {self._path.parent} is being rebuilt already, by process {who}",
+                    **error.facts,
+                    hint="Wait until that is done; it may be enough.",
+                ) from None
             yield
 
     def close(self) -> None:
@@ -161,9 +170,11 @@ class WriteLock:
         if not threads.acquire(timeout=bounded(timeout)):
             raise self._conflict(timeout, os.getpid(), None)
         try:
-            if self._descriptor == _NONE:
+            if self._descriptor == _NONE and kind == fcntl.LOCK_SH:
                 yield  # Nobody can write to this folder, so nobody exchanges its files.
                 return
+            if self._descriptor == _NONE:
+                raise Unavailable(f"the store {self._path.parent} was closed", path=str(self._path.parent))
             began, how = _monotonic(), kind | fcntl.LOCK_NB
             try:
                 _lockf(self._descriptor, how, 1, byte)
@@ -172,7 +183,8 @@ class WriteLock:
             try:
                 yield
             finally:
-                _lockf(self._descriptor, _UNLOCK, 1, byte)
+                if self._descriptor != _NONE:  # Closing it gave all locks back.
+                    _lockf(self._descriptor, _UNLOCK, 1, byte)
         finally:
             threads.release()
 

@@ -1101,6 +1101,86 @@ say(count)
     assert contents(engine)[b"n"] == contents(reader)[b"n"] == count
 
 
+def test_a_handle_closed_during_a_rebuild_leaves_its_locks_to_it(
+    path: Path,
+    opened: Callable[..., DiskEngine],
+    start: Callable[[str], subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What another process commits after the close is in the new file: nobody writes while files are exchanged."""
+    from castlog.engine import disk
+
+    engine, walk = opened(), disk._walk
+    building, closed = threading.Event(), threading.Event()
+
+    def slow_walk(at: Path) -> list[str]:
+        found = walk(at)
+        if at != path:
+            building.set()
+            assert closed.wait(10)
+            time.sleep(0.3)  # the other process gets as far as it can
+        return found
+
+    monkeypatch.setattr(disk, "_walk", slow_walk)
+    rebuild = threading.Thread(target=lambda: engine.replace(everything))
+    rebuild.start()
+    assert building.wait(10)
+    engine.close()
+    process = start("""
+e = open_disk(path)
+for _ in range(20):
+    add(e)
+say(rows(e)[b"n"].decode())
+""")
+    closed.set()
+    rebuild.join()
+    assert finish(process) == "20"
+    assert contents(opened())[b"n"] == b"20"
+
+
+def test_an_exchange_that_was_killed_halfway_is_finished(
+    path: Path, opened: Callable[..., DiskEngine], start: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    """A new data file beside the old reader table keeps nobody out, though a process still has the old file open."""
+    engine = opened()
+    process = start("""
+from castlog.engine import folder
+folder._drop_reader_table = lambda target: os.kill(os.getpid(), signal.SIGKILL)
+open_disk(path).replace(lambda txn: txn.scan(b""))
+""")
+    process.wait()
+    other = start("""
+e = open_disk(path)
+add(e)
+say(rows(e)[b"n"].decode())
+""")
+    assert finish(other) == "1"
+    assert contents(engine)[b"n"] == b"1"
+    put(engine, b"c")
+    assert "rebuild.new" not in modes(path)
+
+
+def test_killed_readers_do_not_keep_pages_for_ever(
+    opened: Callable[..., DiskEngine], start: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    """The file of a store that is written to does not grow by what a killed reader saw."""
+    engine = opened()
+    engine.update(write_many(b"", 200, 5000))
+    process = start("""
+with open_disk(path).read() as txn:
+    next(txn.scan(b""))
+    say("reading")
+    sys.stdin.readline()
+""")
+    assert line(process) == "reading"
+    process.kill()
+    process.wait()
+    size = engine.stored_bytes()
+    for number in range(400):
+        put(engine, b"n%d" % (number % 7), b"v" * 20_000)
+    assert engine.stored_bytes() < size + 200 * 20_000
+
+
 def test_a_killed_rebuild_leaves_the_store_usable(
     path: Path, opened: Callable[..., DiskEngine], start: Callable[[str], subprocess.Popen[str]]
 ) -> None:
