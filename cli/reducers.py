@@ -23,6 +23,7 @@ from .text import cut, flat
 
 DEFAULT = "castlog.reducers.conversation:conversation"
 _OWN_BUSINESS = frozenset(["fold"])  # what the default reducer goes by itself, says its docstring
+_TOLD_EVENTS = 256
 FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 option = click.option(
@@ -58,7 +59,7 @@ def load(text: str) -> Loaded:
         raise _wrong(f"{text} is {_kind(found)}, no reducer; @castlog.reducer makes one of a function.", "--reducer")
     describe = getattr(module, "describe", None)
     hidden = _OWN_BUSINESS if text == DEFAULT else frozenset()
-    return Loaded(_Blamed(found), describe if callable(describe) else None, hidden)
+    return Loaded(Told(found), describe if callable(describe) else None, hidden)
 
 
 def find(text: str, option_name: str) -> tuple[ModuleType, Any]:
@@ -93,22 +94,34 @@ def blaming(what: str) -> Iterator[None]:
         raise castlog.Invalid(f"{what} raised {_said(error)}") from error
 
 
-class _Blamed(castlog.Reducer[Any]):
-    """A reducer of somebody's, whose exceptions are told as its own, with the event they come at."""
+class Told(castlog.Reducer[Any]):
+    """A reducer of somebody's, whose exceptions are told as its own, with the event they come at.
 
-    def __init__(self, inner: castlog.Reducer[Any]) -> None:
+    `progress`, where there is one, learns how many events were folded.
+    """
+
+    def __init__(self, inner: castlog.Reducer[Any], progress: Callable[[castlog.Progress], None] | None = None) -> None:
         self._inner = inner
+        self._progress = progress
+        self._folded = 0
         self.name, self.version = inner.name, inner.version
 
     def initial(self) -> Any:
+        """Return the state of an empty history."""
         with blaming(f"the reducer {self.name}, making its first state,"):
             return self._inner.initial()
 
     def fold(self, state: Any, event: castlog.Event) -> Any:
+        """Return the state after an event."""
+        if self._progress is not None:
+            self._folded += 1
+            if self._folded % _TOLD_EVENTS == 0:
+                self._progress(castlog.Progress(self._folded, None, "events"))
         with blaming(f"the reducer {self.name}, at seq {event.seq} ({event.type}),"):
             return self._inner.fold(state, event)
 
     def encode(self, state: Any) -> bytes:
+        """Return a state as JSON bytes."""
         try:
             with blaming(f"the reducer {self.name}, encoding a state,"):
                 return self._inner.encode(state)
@@ -116,6 +129,7 @@ class _Blamed(castlog.Reducer[Any]):
             raise castlog.Invalid(f"a state of {self.name} cannot be kept: {error}", **error.facts) from error
 
     def decode(self, data: bytes) -> Any:
+        """Return the state of JSON bytes."""
         return self._inner.decode(data)
 
 

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 VARIABLE = "CASTLOG_REV"
 DEFAULT = "HEAD"
-_SHELL_SAFE = re.compile(r"[\w@/.:+,=%~-]+")
+SHELL_SAFE = re.compile(r"[\w@/.:+,=%~-]+")
 
 
 class Revision(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.5
@@ -45,7 +45,7 @@ class Revision(click.ParamType):  # type: ignore[type-arg]  # not generic before
             found = App.of(ctx).store(read_only=True, quiet=True).candidates(incomplete, current=current())
         except Exception:  # a shell in mid-line must not be disturbed, whatever is wrong
             return []
-        return [CompletionItem(text) for text in found if _SHELL_SAFE.fullmatch(text)]
+        return [CompletionItem(text) for text in found if SHELL_SAFE.fullmatch(text)]
 
 
 REV = Revision()
@@ -58,7 +58,7 @@ def current() -> str | None:
 
 def typed(text: str) -> str:
     """Return a revision as it is typed into a shell: in quotes where it needs them."""
-    return text if _SHELL_SAFE.fullmatch(text) and not text.startswith("~") else shlex.quote(text)
+    return text if SHELL_SAFE.fullmatch(text) and not text.startswith("~") else shlex.quote(text)
 
 
 def split(text: str) -> tuple[str, str]:

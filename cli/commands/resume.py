@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from .. import events
 from ..command import App, command
 from ..errors import SOMETHING_FOUND as UNDECIDED
 from ..output import Styled
 from ..preview import preview
-from ..revision import REV, typed
+from ..revision import REV, SHELL_SAFE, typed
 from ..signals import held
 from ..text import flat, plural
 
@@ -33,6 +34,18 @@ class Decision(click.ParamType):  # type: ignore[type-arg]  # not generic before
     """`CALL=ACTION`, as given to `--decide`; what an action may be is for castlog to say."""
 
     name = "CALL=ACTION"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Offer the calls in flight, with the actions that need no more words; an unusable store offers nothing."""
+        try:
+            app = App.of(ctx)
+            rev = ctx.params.get("rev") or next(iter(ctx.args), None)  # click reads no words before half an option
+            branch = app.branch(app.store(read_only=True, quiet=True), rev)
+            calls = [call for event in branch.in_flight() for call in event.call_ids]
+        except Exception:  # a shell in mid-line must not be disturbed, whatever is wrong
+            return []
+        words = [f"{call}={action}" for call in calls for action in ("retry", "fail") if SHELL_SAFE.fullmatch(call)]
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """Split at the last `=` before the action."""

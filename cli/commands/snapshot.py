@@ -69,7 +69,8 @@ def _list(app: App, rev: str | None) -> None:
 
 def _make(app: App, rev: str | None, reducer: castlog.Reducer[object]) -> None:
     view = app.view(app.store(), rev)
-    made = view.snapshot(reducer)
+    with app.out.progress("folding") as progress:
+        made = view.snapshot(reducers.Told(reducer, progress))
     if app.out.json:
         _record(app, view, made)
         return

@@ -59,6 +59,16 @@ def test_words_that_bash_breaks_are_answered_from_the_break_on(store: str, run: 
     assert _bash("castlog log a=", breaks=" ") == ["a=b"]
 
 
+def test_calls_in_flight_are_offered_for_decisions(store: str, run: Run) -> None:
+    """Each with the actions that need no more words; of the branch that is named."""
+    assert _bash("castlog resume --decide ") == ["c2=retry", "c2=fail"]
+    assert _bash("castlog resume main --decide c2=f", breaks=" ") == ["c2=fail"]
+    assert _bash("castlog resume main --decide c2=f") == ["fail"]
+    assert _bash("castlog resume idea-b --decide ") == []
+    run("append", "--type", "tool_call", "--call-id", "x;reboot", "--data", "{}")
+    assert _bash("castlog resume --decide x") == []
+
+
 def test_no_store_is_no_error(run: Run) -> None:
     """Where nothing can be offered, nothing is said."""
     assert _bash("castlog log ma") == []
