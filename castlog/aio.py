@@ -29,6 +29,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import suppress
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -37,6 +38,7 @@ from castlog import limits
 from castlog.branch import Follower, expected_head
 from castlog.core import Appending
 from castlog.event import Draft, Event, Parent, Point, Progress, Raw
+from castlog.history.drafts import Ready
 from castlog.session import SessionInfo
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from castlog.ops.replay import Replay
     from castlog.ops.usage import Usage
     from castlog.ops.verify import VerifyReport
+    from castlog.run.waiting import Run as Run
     from castlog.state import Reducer, Restored, Snapshot
 
 H = TypeVar("H")
@@ -180,6 +183,18 @@ class Branch(View):
         wanted = expected_head(expect)
         if not items:
             return []
+        ready, light = await self._prepare(items)
+        return await self._append(ready, wanted, light=light)
+
+    async def _prepare(self, items: Sequence[Draft | tuple[str, Any] | Event]) -> tuple[list[Ready], bool]:
+        """Return drafts made ready, and whether that was little work; raises Invalid."""
+        core, number, row = self._twin._core, self._twin._number, self._twin._row
+        if _are_light(items):
+            return core.prepare(number, row, items), True
+        return await _in_thread(core.prepare, number, row, items), False
+
+    async def _append(self, ready: list[Ready], wanted: int | bytes | None = None, *, light: bool) -> list[Event]:
+        """Append what is ready and return the events, durable."""
         core, number, row = self._twin._core, self._twin._number, self._twin._row
         loop = asyncio.get_running_loop()
         durable: asyncio.Future[None] = loop.create_future()
@@ -189,9 +204,9 @@ class Branch(View):
                 loop.call_soon_threadsafe(_settle, durable)
 
         def submit() -> Appending:
-            return core.submit(number, row, core.prepare(number, row, items), wanted, then=then)
+            return core.submit(number, row, ready, wanted, then=then)
 
-        appending = submit() if _are_light(items) else await _in_thread(submit)
+        appending = submit() if light else await _in_thread(submit)
         await durable
         return appending.wait() if appending.brief() else await _in_thread(appending.wait)
 
@@ -470,6 +485,12 @@ def _opening(function: Callable[P, castlog.Store]) -> Callable[P, Opening]:
 
 
 open = _opening(castlog.open)  # noqa: A001 - castlog.aio.open, as castlog.open
+
+
+def __getattr__(name: str) -> object:
+    if name == "Run":  # it stands above this module, and most programs have no use of it
+        return import_module("castlog.run.waiting").Run
+    raise AttributeError(f"module 'castlog.aio' has no attribute {name!r}")
 
 
 async def _each(iterator: Iterator[T]) -> AsyncGenerator[T, None]:

@@ -36,7 +36,7 @@ class Port(Protocol):
     lazy: bool
     """Whether a result may be given out before it is durable, because looking at it can wait."""
 
-    def submit(self, drafts: Sequence[Draft], *, linger: bool) -> Any:
+    async def submit(self, drafts: Sequence[Draft], *, linger: bool) -> Any:
         """Put drafts in line behind all before them, as a `Written`; raises Invalid for what cannot be kept."""
         ...
 
@@ -58,6 +58,10 @@ class Port(Protocol):
 
     async def next(self, iterator: Any) -> tuple[bool, Any]:
         """Return True and the next item of an iterator, or False and the value it ended with."""
+        ...
+
+    async def stop(self, iterator: Any) -> None:
+        """Close an iterator that may not have come to its end, if it can be closed."""
         ...
 
     def who(self) -> object:
@@ -89,7 +93,7 @@ class Threads:
     def __init__(self, branch: View) -> None:
         self._branch = branch
 
-    def submit(self, drafts: Sequence[Draft], *, linger: bool) -> InLine:
+    async def submit(self, drafts: Sequence[Draft], *, linger: bool) -> InLine:
         """Put drafts in line; lingering ones wait a moment for others to share their commit with."""
         branch = self._branch
         assert isinstance(branch, Branch)
@@ -123,6 +127,12 @@ class Threads:
             return True, next(iterator)
         except StopIteration as end:
             return False, end.value
+
+    async def stop(self, iterator: Any) -> None:
+        """Close it."""
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
 
     def who(self) -> object:
         """Return the thread."""

@@ -69,7 +69,7 @@ class Run(Generic[S]):
         """The fold of all that was recorded, durable when it is returned."""
         if not self._steps.closed:
             drive(self._steps.flush())
-        return self._steps.journal.state
+        return self._steps.look()
 
     @property
     def seq(self) -> int:

@@ -9,12 +9,14 @@ up to the next model request, in any; equal steps are served in theirs: the n-th
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from castlog.errors import Diverged, InFlight
 from castlog.event import Event
+from castlog.format import codec
 from castlog.run.result import KINDS
 
 _BY_OTHERS = frozenset({"user_message", "note"})
@@ -28,6 +30,10 @@ class Step(NamedTuple):
     type: str
     payload: Any
     call_id: str | None = None
+
+    def recorded(self) -> Step:
+        """Return the step as the log would give it back; raises Invalid for what cannot be kept."""
+        return self._replace(payload=codec.decode(codec.encode(self.payload)))
 
     def fits(self, event: Event) -> bool:
         """Return whether a recorded step is this one."""
@@ -80,6 +86,17 @@ class Script:
             due = next((event for event in self._all() if self._is_due(event)), None)
             return self._pass(due.seq - 1 if due else self._last())
 
+    def fold_rest(self) -> list[Event]:
+        """Return all that was not folded yet."""
+        with self._lock:
+            return self._pass(self._last())
+
+    def unserved_calls(self) -> list[Event]:
+        """Return the calls that have results and were not served, of all that was folded."""
+        with self._lock:
+            due = [event for event in self._ahead if event.type in KINDS and self._is_due(event)]
+            return [call for call in due if self._answer(call) is not None]
+
     def ended(self) -> bool:
         """Return whether nothing is left to be served."""
         with self._lock:
@@ -117,8 +134,10 @@ class Script:
 
     def _end_of(self, event: Event) -> int:
         """Return the seq until which a step went on: others may have been begun meanwhile."""
-        answer = self._answer(event) if event.type in KINDS else None
-        return event.seq if answer is None else answer.seq
+        if event.type not in KINDS:
+            return event.seq
+        answer = self._answer(event)
+        return sys.maxsize if answer is None else answer.seq
 
     def _answer(self, call: Event) -> Event | None:
         kind = KINDS[call.type].result

@@ -18,7 +18,6 @@ from castlog.branch import Branch
 from castlog.engine.owner import Ownership
 from castlog.errors import Conflict, Error, Invalid, Unavailable
 from castlog.event import Draft, Event
-from castlog.format import codec
 from castlog.run import recovery, serving
 from castlog.run.journal import Journal
 from castlog.run.policy import Every
@@ -69,11 +68,13 @@ class Steps(Generic[S]):
         self._recovered = False
         self._turn = port.lock()  # of recovering and of going live
         self._again: list[Event] = []  # model requests a crash left, to be issued again
+        self._settled: list[Event] = []  # calls that were settled behind the harness's back
         self._open: set[str] = set()  # call ids in use
         self._results: list[Any] = []  # results in line that nobody has waited for yet
         self._observers: list[Observer] = []
         self._broken: Error | None = None
-        self.closed = False
+        self.closed = True
+        self.begun = False
         self._telling = threading.Lock()  # never waited for
 
     # --- beginning and end ---
@@ -87,10 +88,13 @@ class Steps(Generic[S]):
             restored = self.branch.restore(self.reducer, at=self._from)
             self.journal = Journal(self.reducer, restored.state, restored.seq)
             self._kept, self._kept_at = restored.snapshot_seq, self._now()
+            self.closed, self.begun = False, True
             if self._from is not None:
                 self._script = Script(self.branch.events(restored.seq + 1), restored.seq)
                 if self._live and self._script.ended():
-                    self._go_live_here()
+                    self.journal.learn(self._script.fold_rest())
+                    self.journal.fold(tell=False)
+                    self._script = None
         except BaseException:
             self.release()
             raise
@@ -119,6 +123,11 @@ class Steps(Generic[S]):
         for written in list(self._results):
             await self._settle(written)
         await self._mend()
+
+    def look(self) -> S:
+        """Return the state: from now on the harness knows of all that was settled."""
+        self._settled = []
+        return self.journal.state
 
     async def refresh(self) -> None:
         """Fold what others have appended."""
@@ -231,6 +240,9 @@ class Steps(Generic[S]):
         if served is not None:
             return kind.read(served)
         await self._ready()
+        settled = await self._settled_answer(step)
+        if settled is not None:
+            return kind.read(settled)
         with self._claimed(step.call_id):
             call = await self._reopened(step) or await self._opened(kind, step)
             written = await self._attempt(kind, call, effect, stream)
@@ -240,7 +252,7 @@ class Steps(Generic[S]):
 
     async def _opened(self, kind: Kind, step: Step) -> Event:
         """Return the durable event of a new call."""
-        written = self._submit([Draft(step.type, step.payload, call_id=step.call_id)])
+        written = await self._submit([Draft(step.type, step.payload, call_id=step.call_id)])
         try:
             return (await self._settle(written))[0]
         except Exception:
@@ -255,26 +267,26 @@ class Steps(Generic[S]):
         arrived = stream.partial if stream else dict
         try:
             value = await effect(call)
-            return self._answer(kind, call, kind.keep(value))
+            return await self._answer(kind, call, kind.keep(value))
         except Exception as error:
             try:
-                return self._answer(kind, call, arrived() | failure(error))
+                return await self._answer(kind, call, arrived() | failure(error))
             except Invalid:  # what arrived cannot be kept
-                return self._answer(kind, call, failure(error))
+                return await self._answer(kind, call, failure(error))
         except BaseException as stop:
             await self._record(kind, call, arrived() | interruption(stop))
             raise
 
-    def _answer(self, kind: Kind, call: Event, said: Any) -> Any:
+    async def _answer(self, kind: Kind, call: Event, said: Any) -> Any:
         """Put a result in line, where the next step's commit may take it along, and return it as written."""
-        written = self._submit([Draft(kind.result, said, call_id=call.call_id)], linger=self._port.lazy)
+        written = await self._submit([Draft(kind.result, said, call_id=call.call_id)], linger=self._port.lazy)
         self._results.append(written)
         return written
 
     async def _record(self, kind: Kind, call: Event, said: dict[str, Any]) -> None:
         """Record how a call was interrupted; what interrupts it counts more than a failure to."""
         with suppress(Error):
-            await self._settle(self._submit([Draft(kind.result, said, call_id=call.call_id)]))
+            await self._settle(await self._submit([Draft(kind.result, said, call_id=call.call_id)]))
 
     async def _use(self, tool: Tool, call: Event, attempt: int) -> Any:
         assert call.call_id is not None
@@ -283,13 +295,16 @@ class Steps(Generic[S]):
 
     async def _consume(self, answer: Any, stream: Stream, on_delta: Observer | None) -> Any:
         stream.begun = True
-        while True:
-            more, item = await self._port.next(answer)
-            if not more:
-                return stream.whole(item)
-            stream.add(item)
-            if on_delta is not None:
-                await self._port.tell(on_delta, item)
+        try:
+            while True:
+                more, item = await self._port.next(answer)
+                if not more:
+                    return stream.whole(item)
+                stream.add(item)
+                if on_delta is not None:
+                    await self._port.tell(on_delta, item)
+        finally:
+            await self._port.stop(answer)
 
     # --- recovering ---
 
@@ -300,7 +315,7 @@ class Steps(Generic[S]):
             if call.type == "tool_call" and (call.name or "") not in self.tools:
                 raise recovery.unknown_tool(call, plan)
         drafts = await self._port.work(lambda: recovery.answers(self.branch, plan))
-        await self._settle(self._submit([recovery.acting(plan), *drafts]))
+        await self._settle(await self._submit([recovery.acting(plan), *drafts]))
         token = _recovering.set(True)
         try:
             for call in again:
@@ -317,12 +332,12 @@ class Steps(Generic[S]):
         """Return the model request that a crash left, if this is it; one that is not asked again has failed."""
         if step.type != "model_request" or not self._again:
             return None
-        asked = Step(step.type, codec.decode(codec.encode(step.payload)))
+        asked = step.recorded()
         call = self._again.pop(0)
         if asked.fits(call):
             return call
         said = failure("the run ended before the response came, and then asked for something else")
-        await self._settle(self._submit([Draft(MODEL.result, said, call_id=call.call_id)]))
+        await self._settle(await self._submit([Draft(MODEL.result, said, call_id=call.call_id)]))
         return await self._reopened(step)
 
     # --- serving ---
@@ -334,14 +349,14 @@ class Steps(Generic[S]):
         if script is None:
             return None
         self._alone = self._alone and self._port.who() == self._home
-        step = Step(step.type, codec.decode(codec.encode(step.payload)), step.call_id)
+        step = step.recorded()
         served = await self._port.work(lambda: self._take(script, step))
         self.journal.fold(tell=False)
         if served is None or (served.answer is None and served.event.type in KINDS):
             if not self._live:
                 raise serving.past_the_end(step) if served is None else serving.unanswered(served.event)
             await self._go_live()
-            return None if served is None else await self._recovered_answer(served.event)
+            return None
         if script.ended() and self._live:
             await self._go_live()
         return served.answer or served.event
@@ -354,22 +369,26 @@ class Steps(Generic[S]):
 
     async def _go_live(self) -> None:
         async with self._turn:
-            if self._script is not None:
-                await self._port.work(self._learn_rest)
+            script = self._script
+            if script is not None:
+                self.journal.learn(await self._port.work(script.fold_rest))
                 self.journal.fold(tell=False)
+                self._settled += script.unserved_calls()  # parallel ones, of which another was in flight
                 self._script = None
 
-    def _go_live_here(self) -> None:
-        self._learn_rest()
-        self.journal.fold(tell=False)
-        self._script = None
+    async def _settled_answer(self, step: Step) -> Event | None:
+        """Return the result of a step that a recovery took, where the harness could not know of it.
 
-    def _learn_rest(self) -> None:
-        self.journal.learn(self.branch.events(self.journal.seq + 1))
-
-    async def _recovered_answer(self, call: Event) -> Event | None:
-        """Return the result that a recovery gives the call the log ends with; None when it is to be issued again."""
-        await self.recover()
+        It may have decided on the step by the state before the recovery that came with its first step. Taking it once
+        more would repeat the effect.
+        """
+        if not self._settled:
+            return None
+        step = step.recorded()
+        call = next((call for call in self._settled if step.fits(call)), None)
+        if call is None:
+            return None
+        self._settled.remove(call)
         results = await self._port.work(lambda: list(self.branch.events(call.seq + 1, types={KINDS[call.type].result})))
         return next((event for event in results if call.call_id in event.call_ids), None)
 
@@ -380,17 +399,18 @@ class Steps(Generic[S]):
         if not self._live:
             raise Unavailable("the run is not live")
         if not self._recovered and not _recovering.get():
-            await self.recover()
+            plan = await self.recover()
+            self._settled += [call.event for call in plan.calls if call.type != "model_request"]
         await self._mend()
         await self._catch_up()
         await self._keep_snapshot()
 
     async def _write(self, step: Step) -> list[Event]:
-        return await self._settle(self._submit([Draft(step.type, step.payload, call_id=step.call_id)]))
+        return await self._settle(await self._submit([Draft(step.type, step.payload, call_id=step.call_id)]))
 
-    def _submit(self, drafts: list[Draft], *, linger: bool = False) -> Any:
+    async def _submit(self, drafts: list[Draft], *, linger: bool = False) -> Any:
         self._require_usable()
-        return self._port.submit(drafts, linger=linger)
+        return await self._port.submit(drafts, linger=linger)
 
     async def _settle(self, written: Any) -> list[Event]:
         """Return events once they are durable, folded, and told to the observers, and all those before them too."""
@@ -491,7 +511,7 @@ class Steps(Generic[S]):
 
     def _require_usable(self) -> None:
         if self.closed:
-            raise Unavailable("the run was closed")
+            raise Unavailable("the run was closed" if self.begun else "the run has not begun; await it first")
         if self._broken is not None:
             raise Unavailable(f"a result could not be recorded ({self._broken}); begin a new run, which recovers")
 

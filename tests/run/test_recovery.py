@@ -295,6 +295,38 @@ def test_recovering_again_does_nothing(main, reducer, bench) -> None:
             run.recover({"c": "fail"})
 
 
+@pytest.mark.parametrize("policy", ["retry", "fail"])
+def test_a_step_that_was_recovered_is_not_taken_twice(main, reducer, bench, policy) -> None:
+    """A harness that decided by the state before the recovery gets the result of it, by call id or by what it calls."""
+    begin(main, policy, "a")
+    begin(main, policy, "b")
+    main.append("hook_call", {"hook": "h", "input": 1})
+    with Run(main, reducer, bench.tools) as run:
+        assert len(run.state) == 3
+        first = run.tool(policy, {"what": "a"}, call_id="a")
+        second = run.tool(policy, {"what": "b"})
+        assert not run.hook("h", 1, lambda given: "allow").ok
+        assert (first.ok, second.ok) == (policy == "retry", policy == "retry")
+        assert len(bench.done) == (2 if policy == "retry" else 0)
+        assert run.state == main.restore(reducer).state
+        assert run.tool(policy, {"what": "b"}).ok
+    assert len(main.in_flight()) == 0
+    assert [event.call_id for event in main.events(types={"tool_call"})][2:] == [f"c{main.head.seq - 1}"]
+
+
+def test_a_harness_that_saw_the_recovery_may_call_again(main, reducer, bench) -> None:
+    """Who called recover, or looked at the state since, means another call."""
+    begin(main, "fail", "a")
+    with Run(main, reducer, bench.tools) as run:
+        run.recover()
+        assert run.tool("fail", {"what": "a"}).ok
+    begin(main, "fail", "a")
+    with Run(main, reducer, bench.tools) as run:
+        run.note("first step")
+        assert run.state
+        assert run.tool("fail", {"what": "a"}).ok
+
+
 def test_a_tool_that_is_run_again_may_take_steps(main, reducer) -> None:
     """Steps inside a recovered tool do not wait for the recovery they are part of."""
     begin(main, "retry", name="outer", args=None)

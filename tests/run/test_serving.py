@@ -214,6 +214,22 @@ def test_a_call_in_flight_at_the_head_is_recovered_when_it_is_reached(main, redu
     assert bench.done == [2, 3]
 
 
+def test_parallel_calls_of_which_one_is_in_flight(main, reducer, bench) -> None:
+    """Whichever is reached first, the one with a result is not run again."""
+    for order in ("ab", "ba"):
+        fork = main.fork(order)
+        for call_id in "ba":
+            payload = {"name": "retry", "args": {"what": call_id}, "in_flight": "retry"}
+            fork.append("tool_call", payload, call_id=call_id)
+        fork.append("tool_result", {"ok": True, "output": "first"}, call_id="a")
+        bench.done.clear()
+        with Run(fork, reducer, bench.tools, replay_from=0) as run:
+            results = {call_id: run.tool("retry", {"what": call_id}, call_id=call_id).output for call_id in order}
+            assert run.state == fork.restore(reducer).state
+        assert results == {"a": "first", "b": [{"did": "b"}, 2]}
+        assert bench.done == ["b"]
+
+
 def test_a_request_in_flight_at_the_head_is_issued_again(main, reducer) -> None:
     """The same call is answered."""
     main.append("model_request", {"q": 1}, call_id="r")
