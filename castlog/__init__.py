@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from castlog.ops.verify import Finding, VerifyReport
     from castlog.reducers.conversation import conversation
     from castlog.run.policy import Every
+    from castlog.run.recovery import Plan, PlannedCall, decide, recovery_plan
     from castlog.run.result import Result
     from castlog.run.run import Run
     from castlog.run.tools import Call, tool
@@ -58,6 +59,8 @@ __all__ = [
     "Node",
     "NotFound",
     "Parent",
+    "Plan",
+    "PlannedCall",
     "Point",
     "Probe",
     "Progress",
@@ -80,7 +83,9 @@ __all__ = [
     "attachment",
     "changes",
     "conversation",
+    "decide",
     "open",
+    "recovery_plan",
     "reducer",
     "tool",
     "upcaster",
@@ -98,6 +103,10 @@ _LATER = {
     "Call": "castlog.run.tools",
     "CompactReport": "castlog.ops.compact",
     "Every": "castlog.run.policy",
+    "Plan": "castlog.run.recovery",
+    "PlannedCall": "castlog.run.recovery",
+    "decide": "castlog.run.recovery",
+    "recovery_plan": "castlog.run.recovery",
     "Result": "castlog.run.result",
     "Run": "castlog.run.run",
     "tool": "castlog.run.tools",

@@ -15,8 +15,8 @@ import msgspec
 from castlog.branch import Branch
 from castlog.errors import InFlight, Invalid, NotFound
 from castlog.event import Draft, Event, Raw
-from castlog.run.result import KINDS, Result, failure
-from castlog.run.tools import ASK, FAIL, POLICIES, RETRY
+from castlog.run.result import KINDS, TOOL, Result, failure
+from castlog.run.tools import ASK, FAIL, POLICIES, RETRY, Tools
 from castlog.view import View
 
 RESULT, FROM = "result", "from"
@@ -134,13 +134,21 @@ def answers(branch: View, plan: Plan) -> list[Draft]:
     return [draft for call in plan.calls if (draft := _answer(branch, call)) is not None]
 
 
-def unknown_tool(call: PlannedCall, plan: Plan) -> InFlight:
-    """Return the failure of running a call again whose function nobody has."""
-    return InFlight(
-        f"the call {call.call_id} is to be run again, and this run knows no tool {call.name!r}; give it in tools",
-        calls=[call.event],
-        plan=plan,
-    )
+def require_tools(plan: Plan, tools: Tools) -> None:
+    """Raise InFlight when a call is to be run again whose function nobody has."""
+    for call in plan.calls:
+        if call.action == RETRY and call.type == TOOL.call and (call.name or "") not in tools:
+            raise InFlight(
+                f"the call {call.call_id} is to be run again, and no tool {call.name!r} is known; give it in tools",
+                calls=[call.event],
+                plan=plan,
+            )
+
+
+def result_on(other: View, call: Event, call_id: str | None) -> Event | None:
+    """Return the result that a history which has this call event has of it, or None."""
+    results = other.events(call.seq + 1, types={KINDS[call.type].result})
+    return next((event for event in results if call_id in event.call_ids), None)
 
 
 def _answer(branch: View, call: PlannedCall) -> Draft | None:
@@ -248,8 +256,7 @@ def _elsewhere(branch: View, call: Event, call_id: str) -> str | None:
 def _result_on(other: View, call: Event, call_id: str) -> Event | None:
     if other.head.seq <= call.seq or other.read(call.seq).id != call.id:
         return None
-    results = other.events(call.seq + 1, types={KINDS[call.type].result})
-    return next((event for event in results if call_id in event.call_ids), None)
+    return result_on(other, call, call_id)
 
 
 def _require_result(branch: View, call: Event, call_id: str, name: str) -> None:

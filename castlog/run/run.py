@@ -62,19 +62,19 @@ class Run(Generic[S]):
     @property
     def branch(self) -> View:
         """The branch this is a run of."""
-        return self._steps.branch
+        return self._steps.log.branch
 
     @property
     def state(self) -> S:
         """The fold of all that was recorded, durable when it is returned."""
-        if not self._steps.closed:
-            drive(self._steps.flush())
+        if not self._steps.log.closed:
+            drive(self._steps.log.flush())
         return self._steps.look()
 
     @property
     def seq(self) -> int:
         """The seq of the last event in `state`."""
-        return self._steps.journal.seq
+        return self._steps.log.journal.seq
 
     @property
     def replaying(self) -> bool:
@@ -167,15 +167,15 @@ class Run(Generic[S]):
 
         Nothing is observed while replaying. What an observer raises is reported and changes nothing.
         """
-        self._steps.observe(observer)
+        self._steps.log.observe(observer)
 
     def flush(self) -> None:
         """Make durable what is on its way, as looking at it would."""
-        drive(self._steps.flush())
+        drive(self._steps.log.flush())
 
     def close(self) -> None:
         """Make durable what is on its way and let go of the branch. Calling it again does nothing."""
-        drive(self._steps.end())
+        drive(self._steps.log.end())
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +186,7 @@ class Run(Generic[S]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Run of {self._steps.branch!r} @ {self.seq}>"
+        return f"<Run of {self._steps.log.branch!r} @ {self.seq}>"
 
 
 def as_message(message: Any) -> Any:

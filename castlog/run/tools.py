@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from castlog.errors import Invalid
+from castlog.event import Event, Parent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +28,14 @@ class Call(msgspec.Struct, frozen=True):
     id: str
     key: str
     attempt: int
+    parent: Parent
+    """What a session that the tool starts, as a sub-agent's, is created with."""
+
+    @classmethod
+    def of(cls, event: Event, attempt: int) -> Call:
+        """Return what a tool is told of the call that an event opened."""
+        parent = Parent(event.session_id, event.seq, event.call_id, event.id)
+        return cls(event.call_id or "", event.id, attempt, parent)
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -63,7 +63,7 @@ class Run(Generic[S]):
     @property
     def seq(self) -> int:
         """The seq of the last event in `state`."""
-        return self._steps.journal.seq
+        return self._steps.log.journal.seq
 
     @property
     def replaying(self) -> bool:
@@ -134,15 +134,15 @@ class Run(Generic[S]):
 
     def observe(self, observer: Callable[[Event], Any]) -> None:
         """Have a function called with each event from now on. See `castlog.Run.observe`."""
-        self._steps.observe(observer)
+        self._steps.log.observe(observer)
 
     async def flush(self) -> None:
         """Make durable what is on its way."""
-        await self._steps.flush()
+        await self._steps.log.flush()
 
     async def close(self) -> None:
         """Let go of the branch. Calling it again does nothing."""
-        await self._steps.end()
+        await self._steps.log.end()
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._begin().__await__()
@@ -159,13 +159,13 @@ class Run(Generic[S]):
         return f"<aio Run of {self._branch!r}>"
 
     async def _begin(self) -> Self:
-        if self._steps.begun:  # as in `async with await Run(...)`
+        if self._steps.log.begun:  # as in `async with await Run(...)`
             return self
         begun = asyncio.get_running_loop().run_in_executor(None, self._steps.begin)
         try:
             await asyncio.shield(begun)
         except asyncio.CancelledError:
-            begun.add_done_callback(lambda _: self._steps.release())  # nobody has what the thread is about to own
+            begun.add_done_callback(lambda _: self._steps.log.release())  # nobody has what the thread is about to own
             raise
         return self
 

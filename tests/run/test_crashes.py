@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 import castlog
-from castlog import Result
-from castlog.run.recovery import decide, recovery_plan
+from castlog import Result, decide, recovery_plan
 
 _spec = importlib.util.spec_from_file_location("castlog_test_agent", Path(__file__).with_name("agent.py"))
 assert _spec is not None
@@ -64,7 +63,7 @@ class World:
         finally:
             core.engine = whole
             if run is not None:
-                run._steps.release()
+                run._steps.log.release()
             core.update(lambda txn: None)  # what waits in line dies with the process, too
 
     def decide(self) -> None:

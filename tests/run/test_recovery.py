@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import castlog
-from castlog import Draft, Result, Run
-from castlog.run.recovery import decide, recovery_plan
+from castlog import Draft, Result, Run, decide, recovery_plan
 
 
 def begin(branch, policy="ask", call_id="c", **more):
@@ -264,7 +263,7 @@ def test_a_tool_nobody_knows_is_not_run_again(main, reducer, bench) -> None:
     """The run says which function it lacks; found at run time, or given in tools, it goes on."""
     begin(main, "retry", name="found")
     with Run(main, reducer) as run:
-        with pytest.raises(castlog.InFlight, match="knows no tool 'found'"):
+        with pytest.raises(castlog.InFlight, match="no tool 'found' is known"):
             run.user("hi")
         assert main.head.seq == 1
         assert run.tool("found", {"what": "new"}, function=bench.do).ok
@@ -315,10 +314,11 @@ def test_a_step_that_was_recovered_is_not_taken_twice(main, reducer, bench, poli
 
 
 def test_a_harness_that_saw_the_recovery_may_call_again(main, reducer, bench) -> None:
-    """Who called recover, or looked at the state since, means another call."""
+    """Who looked at the state since means another call."""
     begin(main, "fail", "a")
     with Run(main, reducer, bench.tools) as run:
         run.recover()
+        assert run.state
         assert run.tool("fail", {"what": "a"}).ok
     begin(main, "fail", "a")
     with Run(main, reducer, bench.tools) as run:
