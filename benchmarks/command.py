@@ -32,14 +32,14 @@ def main(arguments: list[str]) -> int:
     printer = Lines() if options.json else Markdown() if options.markdown else Screen()
     try:
         _check(options)
+        if options.list:
+            for name, verb in ALL.items():
+                print(f"{name:<16}{summary(verb)}{'  (only by name)' if name in BY_NAME else ''}")
+            return 0
+        failed = _show_again(options.read, printer) if options.read else _measure(options, arguments, printer)
     except Usage as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
-    if options.list:
-        for name, verb in ALL.items():
-            print(f"{name:<16}{summary(verb)}{'  (only by name)' if name in BY_NAME else ''}")
-        return 0
-    failed = _show_again(options.read, printer) if options.read else _measure(options, arguments, printer)
     if isinstance(printer, Markdown):
         printer.end()
     return 1 if failed else 0
@@ -81,8 +81,13 @@ def _names(peers: str | None) -> list[str]:
 
 def _show_again(path: Path, printer: Printer) -> bool:
     """Print an earlier run's figures."""
-    with open(path, encoding="utf-8") as file:
-        header, found = read(file)
+    try:
+        with open(path, "rb") as file:
+            header, found = read(file)
+    except OSError as error:
+        raise Usage(f"--read {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise Usage(f"--read {path} is not what --json writes: {error}") from error
     printer.header(header)
     for _, group in itertools.groupby(found, lambda figure: (figure.verb, figure.case)):
         printer.figures(list(group))

@@ -17,6 +17,7 @@ from benchmarks.size import COMPACTED, SEALED
 
 FORMATS = ("claude_code", "codex")
 ALONE = "zstd -3, file by file"
+NONE = "the folder given with --corpus holds none of Claude Code or Codex"
 
 
 def size_corpus(run: Run) -> Iterator[Figure]:
@@ -26,6 +27,9 @@ def size_corpus(run: Run) -> Iterator[Figure]:
         return
     chosen = _chosen(run, run.corpus)
     files = [path.read_bytes() for path in chosen.rglob("*") if path.is_file()]
+    if not files:
+        yield figures.left_out("size_corpus", "transcripts", NONE)
+        return
     compressor = zstandard.ZstdCompressor(level=3)
     sizes: dict[str, list[float]] = {"the files": [sum(map(len, files))]}
     sizes[ALONE] = [sum(len(compressor.compress(file)) for file in files)]
@@ -50,6 +54,9 @@ def import_corpus(run: Run) -> Iterator[Figure]:
         return
     chosen = _chosen(run, run.corpus)
     size = bytes_of(chosen)
+    if not size:
+        yield figures.left_out("import_corpus", "transcripts", NONE)
+        return
     times: figures.Times = {"castlog, first": [], "castlog, again": []}
     added = 0
     for number in range(run.times(1, 5)):

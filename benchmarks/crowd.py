@@ -34,11 +34,11 @@ def threads(run: Run) -> Iterator[Figure]:
     bars = {ONE_THREAD: BARS["append_threads_lmdb"], A_FILE: BARS["append_threads_jsonl"]}
     with _thread_stores(run) as (branches, raw, files):
         for count in run.size((4, CROWD), (1, 2, 4, 8, CROWD)):
-            works = {
-                "castlog": partial(_all_at_once, branches[:count], events),
-                ONE_THREAD: partial(_all_at_once, [raw], events * _EACH),
-                A_FILE: partial(_all_at_once, files[:count], events),
-            }
+            works = {"castlog": partial(_all_at_once, branches[:count], events)}
+            if "lmdb" in run.peers:
+                works[ONE_THREAD] = partial(_all_at_once, [raw], events * _EACH)
+            if "jsonl" in run.peers:
+                works[A_FILE] = partial(_all_at_once, files[:count], events)
             rounds = run.times(5, 11)
             times = figures.in_turn({n: itertools.repeat(w, rounds) for n, w in works.items()}, run.tell, _call)
             case = f"{count} thread{'s' if count > 1 else ''}"
@@ -54,7 +54,8 @@ def procs(run: Run) -> Iterator[Figure]:
             place = run.folder / str(count)
             names = ["castlog", *(name for name in ("sqlite", "lmdb") if name in run.peers)]
             crews = {name: stack.enter_context(_crew(place, name, count)) for name in names}
-            crews["lmdb, one process"] = stack.enter_context(_crew(place / "alone", "lmdb", 1))
+            if "lmdb" in run.peers:
+                crews["lmdb, one process"] = stack.enter_context(_crew(place / "alone", "lmdb", 1))
             works = {
                 name: itertools.repeat(partial(crew.append, each * (_EACH if crew.size == 1 else 1)), run.times(4, 8))
                 for name, crew in crews.items()

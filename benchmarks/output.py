@@ -25,10 +25,25 @@ class Lines:
         print(msgspec.json.encode(value).decode(), flush=True)
 
 
-def read(lines: Iterable[str]) -> tuple[dict[str, object], list[Figure]]:
-    """Return what `Lines` wrote: the header, and the figures."""
-    header, *figures = lines
-    return msgspec.json.decode(header)["header"], [msgspec.json.decode(line, type=Figure) for line in figures]
+def read(lines: Iterable[bytes]) -> tuple[dict[str, object], list[Figure]]:
+    """Return what `Lines` wrote: the header, and the figures. Raises ValueError naming the line that is none of it."""
+    figures: list[Figure] = []
+    header: _Header | None = None
+    for number, line in enumerate(lines, 1):
+        try:
+            if header is None:
+                header = msgspec.json.decode(line, type=_Header)
+            else:
+                figures.append(msgspec.json.decode(line, type=Figure))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"line {number}: {error}") from error
+    if header is None:
+        raise ValueError("it is empty")
+    return header.header, figures
+
+
+class _Header(msgspec.Struct):
+    header: dict[str, object]
 
 
 def number(value: float | None) -> str:

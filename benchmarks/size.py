@@ -128,17 +128,19 @@ def _castlog_forks(
 
 def _peer_forks(run: Run, case: str, base: Sequence[Event], parts: Sequence[Sequence[Event]]) -> Iterator[Figure]:
     """Yield what forks take in raw LMDB, whose forks share their history by hand, and as copies of a file."""
-    raw = RawLmdb(run.place("lmdb"))
-    _append(raw, base, 100)
-    before = bytes_of(run.folder / "lmdb")
-    for part in parts:
-        raw.append(part)
-    raw.close()
-    taken = (bytes_of(run.folder / "lmdb") - before) / len(parts)
-    yield figures.value("fork_many", case, "lmdb, rows alone", [taken], KILOBYTES)
-    file = JsonLines(run.place("jsonl"))
-    _append(file, base, 100)
-    file.append(parts[0])
-    file.close()
-    taken = bytes_of(run.folder / "jsonl")
-    yield figures.value("fork_many", case, "jsonl, a copy", [taken], KILOBYTES)
+    if "lmdb" in run.peers:
+        raw = RawLmdb(run.place("lmdb"))
+        _append(raw, base, 100)
+        before = bytes_of(run.folder / "lmdb")
+        for part in parts:
+            raw.append(part)
+        raw.close()
+        taken = (bytes_of(run.folder / "lmdb") - before) / len(parts)
+        yield figures.value("fork_many", case, "lmdb, rows alone", [taken], KILOBYTES)
+    if "jsonl" in run.peers:
+        file = JsonLines(run.place("jsonl"))
+        _append(file, base, 100)
+        file.append(parts[0])
+        file.close()
+        taken = bytes_of(run.folder / "jsonl")
+        yield figures.value("fork_many", case, "jsonl, a copy", [taken], KILOBYTES)

@@ -45,8 +45,8 @@ def import_time(run: Run) -> Iterator[Figure]:
 def open_(run: Run) -> Iterator[Figure]:
     """A process that opens a store, lists its sessions and reads one event."""
     count = _fill(run)
-    commands = {"castlog": _script("look", run, "castlog"), "sqlite": _script("look", run, "sqlite"), **_STARTS}
-    times = _lives(run, commands, run.times(8, 30))
+    commands = {name: _script("look", run, name) for name in _stores(run)}
+    times = _lives(run, {**commands, **_STARTS}, run.times(8, 30))
     yield from figures.against_all("open", f"{count:,} events", times, MILLISECONDS, sense="time")
 
 
@@ -55,7 +55,7 @@ def restore_cold(run: Run) -> Iterator[Figure]:
     count = _fill(run)
     case = f"{count:,} events"
     restore = _script("restore", run, "castlog")
-    folds = {"castlog": restore, "sqlite": _script("fold", run, "sqlite")}
+    folds = {name: restore if name == "castlog" else _script("fold", run, name) for name in _stores(run)}
     times = _lives(run, folds, run.times(3, 7))
     yield from figures.against_all("restore_cold", f"{case}, all folded", times, MILLISECONDS, sense="time")
     with castlog.open(run.folder / "castlog" / "store") as store:
@@ -67,11 +67,16 @@ def restore_cold(run: Run) -> Iterator[Figure]:
     yield from figures.against_all("restore_cold", case, times, MILLISECONDS, sense="time", bars=bars)
 
 
+def _stores(run: Run) -> list[str]:
+    """Return who is started: castlog, and SQLite unless it is left out."""
+    return ["castlog", *(name for name in ("sqlite",) if name in run.peers)]
+
+
 def _fill(run: Run) -> int:
-    """Fill castlog and SQLite with the same history and return its length."""
+    """Fill these stores with the same history and return its length."""
     count = run.size(10_000, 100_000)
     events = plain(count)
-    with open_peers(run.folder, ("sqlite",)) as peers:
+    with open_peers(run.folder, _stores(run)[1:]) as peers:
         while part := list(itertools.islice(events, 1_000)):
             for peer in peers.values():
                 peer.append(part)

@@ -61,6 +61,48 @@ def test_writers_in_processes_of_their_own_are_measured() -> None:
     assert "lmdb, one process" in {figure["against"] for figure in _figures(run.stdout)}
 
 
+def test_only_the_peers_asked_for_are_measured(tmp_path: Path) -> None:
+    """Verbs with peers of their own leave out the others too."""
+    words = ["append_threads", "fork_many", "open", "restore_cold", "--quick", "--rounds", "2", "--json"]
+    named = {word for name in ("lmdb", "jsonl", "sqlite") for word in (name, f"{name},")}
+    for peers, expected in (("git", set()), ("jsonl", {"jsonl,"}), ("sqlite", {"sqlite"})):
+        run = _run(*words, "--peers", peers, "--dir", str(tmp_path))
+        assert run.returncode == 0, run.stderr
+        assert {figure["what"].split()[0] for figure in _figures(run.stdout)} & named == expected
+
+
+def test_a_folder_without_transcripts_is_left_out_in_a_sentence(tmp_path: Path) -> None:
+    """Both verbs say so, and nothing fails."""
+    (tmp_path / "notes.txt").write_text("no transcript\n", encoding="utf-8")
+    run = _run("size_corpus", "import_corpus", "--corpus", str(tmp_path), "--json")
+    assert run.returncode == 0, run.stderr
+    found = _figures(run.stdout)
+    assert [figure["verb"] for figure in found] == ["size_corpus", "import_corpus"]
+    assert {figure["note"] for figure in found} == {
+        "left out: the folder given with --corpus holds none of Claude Code or Codex"
+    }
+
+
+def test_a_file_that_is_no_earlier_run_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """Text, other JSON, bytes, an empty file, a line that is no figure: exit code 2, and what is wrong where."""
+    file = tmp_path / "run.jsonl"
+    for content, named in (
+        (b"hello\n", "line 1"),
+        (b'{"a": 1}\n', "line 1"),
+        (b"[]\n", "line 1"),
+        (b'{"header": "\xff"}\n', "line 1"),
+        (b"", "it is empty"),
+        (b'{"header": {}}\n{"verb": 3}\n', "line 2"),
+    ):
+        file.write_bytes(content)
+        run = _run("--read", str(file))
+        assert run.returncode == 2
+        assert run.stdout == ""
+        (line,) = run.stderr.splitlines()
+        assert "is not what --json writes" in line
+        assert named in line
+
+
 def test_an_unknown_word_is_refused_in_a_sentence() -> None:
     """Verbs, peers and folders that are not there end the run before anything is measured."""
     for words, named in ((["nonsense"], "nonsense"), (["--peers", "oracle"], "oracle"), (["--corpus", "/no"], "/no")):
