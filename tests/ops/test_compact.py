@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -280,6 +283,79 @@ def test_without_room_to_keep_frames_they_are_made_again(kept, small_frames: Non
     rewrite.close()
 
 
+def test_what_is_kept_lies_beside_the_store(kept_on_disk, small_frames: None, monkeypatch) -> None:
+    """The temporary folder, often in memory, is used only where the store's own takes no file."""
+    made: list[Any] = []
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **words: made.append(words["dir"]) or io.BytesIO())
+    monkeypatch.setattr("castlog.limits.COMPACT_KEPT_BYTES", 0)
+    kept_on_disk.store.compact()
+    with castlog.open("memory:") as store:
+        store.create_session("x").branch("main").append("note", 1)
+        store.compact()
+    assert made == [kept_on_disk.engine.path, None]
+
+
+def test_without_any_place_for_a_file_all_goes_on(kept_on_disk, small_frames: None, monkeypatch) -> None:
+    """No folder to write to, no descriptor left, a file that cannot be read: frames are made again instead."""
+    before = picture(kept_on_disk.store)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.TemporaryFile", refuse)
+        kept_on_disk.store.compact()
+    assert picture(kept_on_disk.store) == before
+    rewrite = Rewrite(kept_on_disk.store._core.objects.secret, None)
+    with kept_on_disk.engine.read() as txn:
+        first = list(rewrite.rows(txn))
+        with monkeypatch.context() as patch:
+            patch.setattr("castlog.ops.compact.press.os.pread", refuse)
+            assert list(rewrite.rows(txn)) == first
+    rewrite.close()
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_without_threads_the_caller_compresses(kept, small_frames: None, monkeypatch, started: int) -> None:
+    """Where the system refuses the first thread, or a later one, all goes on."""
+    before, start, left = picture(kept.store), threading.Thread.start, [None] * started
+
+    def refused(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        kept.store.compact()
+    assert left == []
+    assert picture(kept.store) == before
+    assert sound(kept.store)
+
+
+def test_what_the_system_refuses_is_unavailable(kept_on_disk, small_frames: None, monkeypatch) -> None:
+    """The error names what failed, and nothing has changed; what the caller's own progress raises is passed on."""
+    before = picture(kept_on_disk.store)
+
+    def no_more(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "some/file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_on_disk.engine.__class__, "replace", no_more)
+        with pytest.raises(castlog.Unavailable, match=r"some/file: Too many open files") as caught:
+            kept_on_disk.store.compact()
+    assert caught.value.errno == errno.EMFILE
+
+    def gone(progress: castlog.Progress) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the caller's")
+
+    with pytest.raises(BrokenPipeError, match="the caller's"):
+        kept_on_disk.store.compact(progress=gone)
+    assert picture(kept_on_disk.store) == before
+
+
 # --- damage -------------------------------------------------------------------------------------
 
 
@@ -400,6 +476,45 @@ def test_others_go_on_meanwhile(kept_on_disk, small_frames: None) -> None:
     assert [event.payload["n"] for event in branch.events(start=start + 1)] == list(range(len(written)))
     assert store.verify(deep=True).ok
     store.close()
+
+
+def test_a_second_compaction_is_told_of_the_first(kept_on_disk, small_frames: None) -> None:
+    """It says that one is under way and whose, in this process and in another, and the first one goes on."""
+    target, told = kept_on_disk.store.target, []
+    again = f"import castlog; castlog.open({target!r}).compact()"
+
+    def meanwhile(progress: castlog.Progress) -> None:
+        if not told:
+            with pytest.raises(castlog.Conflict, match="is being rebuilt already") as caught:
+                kept_on_disk.store.compact()
+            told.append(caught.value)
+            told.append(
+                subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=False).stderr
+            )
+
+    assert kept_on_disk.store.compact(progress=meanwhile).objects
+    assert told[0].pid == os.getpid()
+    assert f"is being rebuilt already, by process {os.getpid()}" in told[1].splitlines()[-1]
+
+
+def test_a_writer_that_is_in_the_way_is_no_compaction(kept_on_disk, small_frames: None) -> None:
+    """When the lock for the exchange is not had in time, the error is about the lock."""
+    store = castlog.open(kept_on_disk.store.target, lock_timeout=0.05)
+    ready, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        kept_on_disk.engine.update(lambda txn: ready.set() or done.wait())
+
+    writer = threading.Thread(target=hold)
+    writer.start()
+    ready.wait()
+    try:
+        with pytest.raises(castlog.Conflict, match="is locked by"):
+            store.compact()
+    finally:
+        done.set()
+        writer.join()
+        store.close()
 
 
 # --- accounts -----------------------------------------------------------------------------------

@@ -7,11 +7,14 @@ with a dictionary trained on the store. What cannot be verified is never rewritt
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from castlog.core import Core
+from castlog.errors import Unavailable
 from castlog.event import Progress
 from castlog.ops.compact.rewrite import Rewrite
 
@@ -37,16 +40,29 @@ class CompactReport(msgspec.Struct, frozen=True):
 def run(core: Core, progress: Callable[[Progress], None] | None) -> CompactReport:
     """Rewrite a store and return what that came to; durable on return, and on failure nothing has changed.
 
-    Raises Corrupt naming what cannot be verified. Memory grows with the store by some hundred bytes for each 64 KiB of
-    events and each 4 KiB of large payloads.
+    Raises Corrupt naming what cannot be verified, Conflict when another compaction is at it, Unavailable when the
+    system refuses something. Memory grows with the store by some hundred bytes for each 64 KiB of events and each 4 KiB
+    of large payloads.
     """
     before = core.engine.stored_bytes()
-    rewrite = Rewrite(core.objects.secret, progress)
+    folder: Path | None = getattr(core.engine, "path", None)  # an engine in memory has none
+    rewrite = Rewrite(core.objects.secret, progress, folder)
     try:
         core.engine.replace(rewrite.rows)
+    except OSError as error:
+        if error is rewrite.refused:
+            raise
+        raise _refused(error) from error
     finally:
         rewrite.close()
     done = rewrite.done
     return CompactReport(
         before, core.engine.stored_bytes(), done.raw, done.chunks, done.pieces, done.objects, done.dictionary
     )
+
+
+def _refused(error: OSError) -> Unavailable:
+    """Return what to say when the system refuses something a compaction needs."""
+    what = f"{error.filename}: " if error.filename else ""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return Unavailable(f"the store cannot be compacted now: {what}{reason}", errno=error.errno)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -42,10 +43,15 @@ class _Ends(NamedTuple):
 
 
 class Rewrite:
-    """Makes the rows, as often as it is asked to; `done` is of the last time."""
+    """Makes the rows, as often as it is asked to; `done` is of the last time.
 
-    def __init__(self, secret: bytes, progress: Callable[[Progress], None] | None) -> None:
+    `refused` is what `progress` raised. What it keeps for another time lies in `folder`, if that has room.
+    """
+
+    def __init__(self, secret: bytes, progress: Callable[[Progress], None] | None, folder: Path | None = None) -> None:
         self.done = Done()
+        self.refused: BaseException | None = None
+        self._folder = folder
         self._secret = secret
         self._progress = progress
         self._press: Press | None = None  # good for a second time, with the dictionary of the first
@@ -67,7 +73,8 @@ class Rewrite:
             return pieces.content(txn, old, index) if index < packs else chunks.content(txn, old, index - packs)
 
         if self._press is None:
-            self._press = Press(self._secret, _dictionary(txn, self._secret, count, raw, frame))
+            trained = _dictionary(txn, self._secret, count, raw, frame)
+            self._press = Press(self._secret, trained, self._folder)
         press, trained = self._press, self._press.dictionary
         first_frame = counters.object + (0 if trained is None else 1)
         yield from _copies(txn, b"\0", rows.COUNTERS.letter)
@@ -87,14 +94,22 @@ class Rewrite:
         for number, (blob, length) in enumerate(press.objects(frames), first_frame):
             yield from _parts(number, blob)
             done += length
-            if self._progress is not None:
-                self._progress(Progress(done, raw, "bytes"))
+            self._tell(Progress(done, raw, "bytes"))
         yield from _copies(txn, rows.after(rows.PART_LETTER), rows.DICTIONARIES.letter)
         if trained is not None:
             yield _row(rows.DICTIONARIES, rows.Dictionary(counters.object), trained.number)
         yield from _copies(txn, rows.after(rows.DICTIONARIES.letter), None)
         size = 0 if trained is None else len(trained.data)
         self.done = Done(raw, len(chunks), len(pieces), count + len(numbers) + (0 if trained is None else 1), size)
+
+    def _tell(self, progress: Progress) -> None:
+        if self._progress is None:
+            return
+        try:
+            self._progress(progress)
+        except BaseException as error:
+            self.refused = error
+            raise
 
 
 def _snapshots(txn: ReadTxn, old: Objects, numbers: Iterable[int]) -> Iterator[Frame]:
