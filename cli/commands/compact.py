@@ -11,8 +11,9 @@ def compact(app: App) -> None:
     """Compress the whole store and give space back.
 
     Everything stays readable, with equal ids: the trash and the reflog too. A new file is built beside the old one and
-    takes its place once it is whole, so there must be room for both. Other processes go on; one that writes meanwhile
-    may have to wait. A damaged store is left as it is.
+    takes its place once it is whole: there must be room for both, and for the new one's compressed frames once more,
+    which are kept until then. Other processes go on; if one writes meanwhile, the file is built again while writers
+    wait, about half a second for 40 MB of raw events. A damaged store is left as it is.
     """
     store = app.store()
     with app.out.progress("compacting") as progress:

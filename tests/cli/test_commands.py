@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import time
@@ -317,6 +318,15 @@ def test_compact_says_what_it_saved(store: str, home: Path, run: Run) -> None:
     assert run("compact").stdout.endswith(", nothing to return\n")
     assert run("cat", "idea-b").stdout == before
     run("verify", "--deep")
+
+
+def test_compact_says_that_another_is_under_way(store: str, home: Path, run: Run) -> None:
+    """Nothing is said of locks and seconds; the hint says what to do."""
+    refused = []
+    with castlog.open(home / "project" / ".castlog") as opened:
+        opened.compact(progress=lambda progress: refused.append(run("compact", code=5).stderr))
+    assert f"is being rebuilt already, by process {os.getpid()}" in refused[0]
+    assert "hint: Wait until" in refused[0]
 
 
 def test_checkout_writes_a_history_as_files(store: str, home: Path, run: Run) -> None:
