@@ -271,7 +271,7 @@ def test_two_compactions_do_not_meet(disk_store) -> None:
     other = castlog.open(disk_store.target)
 
     def interrupt(progress: castlog.Progress) -> None:
-        with pytest.raises(castlog.Conflict, match="locked by another thread"):
+        with pytest.raises(castlog.Conflict, match="is being rebuilt already"):
             other.compact()
         raise KeyboardInterrupt
 
