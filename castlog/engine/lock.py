@@ -153,7 +153,7 @@ class WriteLock:
                 who = error.facts["pid"] or "unknown"
                 raise Conflict(
                     f"the store {self._path.parent} is being rebuilt already, by process {who}",
-                    **error.facts,
+                    **{**error.facts, "since": None},  # the holder's note is about writing
                     hint="Wait until that is done; it may be enough.",
                 ) from None
             yield
