@@ -14,6 +14,7 @@ TITLE_BYTES_MAX = 1000  # one line on a screen, with room
 LABEL_BYTES_MAX = 1000  # a label names a group; content belongs in events
 LABELS_BYTES_MAX = 16 * 1024  # all labels together: a session is one row of a table
 LABELS_MAX = 100  # all labels of a session are read whenever it is listed
+FORKS_ASKED_MAX = 200  # branches looked through for the result of a call that is in flight, a millisecond each
 FORKS_PER_COMMIT_MAX = 10_000  # one commit holds the write lock for about 10 us a fork
 
 # Chunks, pieces and objects; figures were measured on a prototype.

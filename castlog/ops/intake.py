@@ -272,6 +272,7 @@ class _Writing:
         if branch.place.seq == place.seq:  # one id, so one history, if on another timeline
             return branch.number, branch.place
         here = (branch.place.timeline, branch.place.seq)
+        self._core.require_unowned(branch.number, branch.name)
         refs.move(txn, branch.number, place, now=now, operation="import", expect=here)
         return branch.number, place
 
@@ -293,6 +294,7 @@ class _Writing:
         def check(txn: WriteTxn, outcome: Outcome, written: int) -> None:
             if [entry.tail.id for entry in outcome.new] != wanted:
                 raise Corrupt(f"{item.path}: seqs {before + 1} to {seq} would get other ids than it has", seq=seq)
+            self._core.require_unowned(branch.number, branch.name)
             self._located[timeline] = Place(written, seq, wanted[-1])
             placed[:] = [self._put(txn, other, now) for other in waiting]
 

@@ -37,6 +37,8 @@ class Log(Generic[S]):
     """The branch of a run, as the run knows it. `begin` comes first."""
 
     journal: Journal[S]
+    in_flight: list[Event]
+    """Calls that were in flight when the run began."""
 
     def __init__(self, branch: View, reducer: Reducer[S], every: Every, port: Port, *, live: bool) -> None:
         if live and not isinstance(branch, Branch):
@@ -69,6 +71,7 @@ class Log(Generic[S]):
         try:
             restored = self.branch.restore(self._reducer, at=at)
             self.journal = Journal(self._reducer, restored.state, restored.seq)
+            self.in_flight = restored.in_flight if self.live else []
             self._kept, self._kept_at = restored.snapshot_seq, self.now()
             self.closed, self.begun = False, True
             return restored.seq

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from castlog import limits
 from castlog.branch import Branch
 from castlog.errors import InFlight, Invalid, NotFound
 from castlog.event import Draft, Event, Raw
@@ -134,6 +135,12 @@ def answers(branch: View, plan: Plan) -> list[Draft]:
     return [draft for call in plan.calls if (draft := _answer(branch, call)) is not None]
 
 
+def unsettled(calls: list[Event]) -> InFlight:
+    """Return the failure of looking at a state in which calls are in flight that may be settled."""
+    words = ", ".join(str(call.call_id) for call in calls)
+    return InFlight(f"calls were in flight when the run ended: {words}; await recover first", calls=calls, plan=None)
+
+
 def require_tools(plan: Plan, tools: Tools) -> None:
     """Raise InFlight when a call is to be run again whose function nobody has."""
     for call in plan.calls:
@@ -244,8 +251,9 @@ def _unanswered(branch: View, event: Event) -> Iterable[str]:
 
 
 def _elsewhere(branch: View, call: Event, call_id: str) -> str | None:
-    """Return the rev of a result that another branch has of the same call, or None."""
-    for other in branch.session.branches():
+    """Return the rev of a result that another branch has of the same call, or None; the oldest are asked first."""
+    others = sorted(branch.session.branches(), key=lambda other: other._number)
+    for other in others[: limits.FORKS_ASKED_MAX]:
         if other != branch:
             found = _result_on(other, call, call_id)
             if found is not None:

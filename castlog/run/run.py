@@ -66,10 +66,11 @@ class Run(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The fold of all that was recorded, durable when it is returned."""
-        if not self._steps.log.closed:
-            drive(self._steps.log.flush())
-        return self._steps.look()
+        """The fold of all that was recorded, durable when it is returned.
+
+        Looking at it settles first what a crash left in flight, as `recover` would, unless a person has to decide.
+        """
+        return drive(self._steps.look())
 
     @property
     def seq(self) -> int:

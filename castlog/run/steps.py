@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from castlog.errors import Error, Invalid
+from castlog.errors import Error, InFlight, Invalid
 from castlog.event import Draft, Event
 from castlog.run import recovery, serving
 from castlog.run.log import Log, Observer
@@ -31,7 +31,7 @@ S = TypeVar("S")
 Function = Callable[..., Any]
 Effect = Callable[[Event], Awaitable[Any]]
 
-# Steps that a tool takes while a recovery runs it do not wait for the recovery.
+# What a tool or an observer does while it is called by a recovery does not wait for that to end.
 _recovering: ContextVar[bool] = ContextVar("recovering", default=False)
 
 
@@ -77,8 +77,25 @@ class Steps(Generic[S]):
         """Whether steps are served."""
         return self._script is not None
 
-    def look(self) -> S:
-        """Return the state: from now on the harness knows of all that was settled."""
+    async def look(self) -> S:
+        """Return the state, for the harness to decide on what is next.
+
+        So what is in flight is settled first if that needs no person: a request made of the state before would ask for
+        what is done already. From now on the harness knows of all that was settled.
+        """
+        if not self.log.closed:
+            with suppress(InFlight):  # the next step says so
+                if not (self._recovered or _recovering.get()):
+                    await self.recover()
+            await self.log.flush()
+        self._settled = []
+        return self.log.journal.state
+
+    def look_now(self) -> S:
+        """Return the state without waiting; raises InFlight while something is to be settled first."""
+        unsettled = self.log.in_flight
+        if unsettled and not (self._recovered or self._script or _recovering.get() or self.log.closed):
+            raise recovery.unsettled(unsettled)
         self._settled = []
         return self.log.journal.state
 
@@ -133,8 +150,6 @@ class Steps(Generic[S]):
         self, name: str, args: Any, *, call_id: str | None, function: Function | None, in_flight: str | None
     ) -> Result:
         """Call a tool."""
-        if function is not None:
-            self._tools.add(name, function)
         tool = self._tools.find(name, function, in_flight)
         payload = {"name": name, "args": args, "in_flight": tool.in_flight}
         return await self._call(TOOL, payload, call_id, partial(self._use, tool, 1))
@@ -259,6 +274,17 @@ class Steps(Generic[S]):
             return Plan(())
 
     async def _recover(self, decisions: Mapping[str, str | Result] | None) -> Plan:
+        token = _recovering.set(True)
+        try:
+            plan = await self._settle(decisions)
+        finally:
+            _recovering.reset(token)
+        self._settled += [call.event for call in plan.calls if call.type != MODEL.call]
+        self._again = [call.event for call in plan.calls if call.type == MODEL.call and call.action == RETRY]
+        self._recovered = True
+        return plan
+
+    async def _settle(self, decisions: Mapping[str, str | Result] | None) -> Plan:
         await self.log.catch_up()
         branch = self.log.branch
         plan = await self._port.work(lambda: recovery.recovery_plan(branch, decisions))
@@ -267,22 +293,11 @@ class Steps(Generic[S]):
         if plan.calls:
             drafts = await self._port.work(lambda: recovery.answers(branch, plan))
             await self.log.append(recovery.acting(plan), *drafts)
-            await self._run_again(plan)
-        self._settled += [call.event for call in plan.calls if call.type != MODEL.call]
-        self._recovered = True
+        for call in plan.calls:
+            if call.action == RETRY and call.type == TOOL.call:  # a model waits for the harness to ask it again
+                effect = partial(self._use, self._tools.find(call.name or ""), call.attempt + 1)
+                await self.log.settle(await self._attempt(TOOL, call.event, effect))
         return plan
-
-    async def _run_again(self, plan: Plan) -> None:
-        """Run the tools again of a plan that is recorded; models wait for the harness to ask them again."""
-        token = _recovering.set(True)
-        try:
-            for call in plan.calls:
-                if call.action == RETRY and call.type == TOOL.call:
-                    effect = partial(self._use, self._tools.find(call.name or ""), call.attempt + 1)
-                    await self.log.settle(await self._attempt(TOOL, call.event, effect))
-        finally:
-            _recovering.reset(token)
-        self._again = [call.event for call in plan.calls if call.action == RETRY and call.type == MODEL.call]
 
     async def _reopened(self, step: Step) -> Event | None:
         """Return the model request that a crash left, if this is it; one that is not asked again has failed."""

@@ -39,16 +39,17 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool as one call uses it."""
+    """A tool as one call uses it; `takes_call` says whether the function has a parameter for a `Call`."""
 
     name: str
     function: Callable[..., Any]
     in_flight: str
+    takes_call: bool = False
 
     def arguments(self, args: Any, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what the function is called with: a mapping by name, None not at all, anything else as one."""
         named = dict(args) if isinstance(args, dict) else {}
-        if "call" not in named and _takes_call(self.function):
+        if self.takes_call and "call" not in named:
             named["call"] = call
         return () if args is None or isinstance(args, dict) else (args,), named
 
@@ -60,27 +61,31 @@ class Tools:
         if given is None:
             given = ()
         named = given.items() if isinstance(given, Mapping) else ((_name_of(function), function) for function in given)
-        self._functions = dict(named)
-        for name, function in self._functions.items():
-            if not callable(function):
-                raise Invalid(f"the tool {name!r} is a {type(function).__name__}; give a function", name=name)
+        self._known: dict[str, Tool] = {}
+        for name, function in named:
+            self.add(name, function)
 
     def find(self, name: str, function: Callable[..., Any] | None = None, in_flight: str | None = None) -> Tool:
-        """Return a tool for one call; what is given with the call counts more than what is known.
+        """Return a tool for one call; a function given with it is known from then on.
 
         A name nobody knows gives a tool that fails whenever it is called, and so may simply fail when in flight.
         """
-        function = function or self._functions.get(name)
-        if function is None:
-            return Tool(name, _unknown(name), FAIL)
-        return Tool(name, function, check_policy(in_flight or getattr(function, _MARK, ASK)))
+        if function is not None:
+            self.add(name, function)
+        tool = self._known.get(name) or Tool(name, _unknown(name), FAIL)
+        return tool if in_flight is None else msgspec.structs.replace(tool, in_flight=check_policy(in_flight))
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
-        """Get to know a tool that was found at run time."""
-        self._functions[name] = function
+        """Get to know a tool; raises Invalid for what cannot be called."""
+        if not callable(function):
+            raise Invalid(f"the tool {name!r} is a {type(function).__name__}; give a function", name=name)
+        known = self._known.get(name)
+        if known is None or known.function is not function:
+            policy = check_policy(getattr(function, _MARK, ASK))
+            self._known[name] = Tool(name, function, policy, _takes_call(function))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._functions
+        return name in self._known
 
 
 @overload

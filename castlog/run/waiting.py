@@ -57,8 +57,11 @@ class Run(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The fold of all that was recorded, and is durable."""
-        return self._steps.look()
+        """The fold of all that was recorded, and is durable.
+
+        Raises InFlight while calls that a crash left are not settled: await `recover`, or a step, before looking.
+        """
+        return self._steps.look_now()
 
     @property
     def seq(self) -> int:

@@ -301,7 +301,6 @@ def test_a_step_that_was_recovered_is_not_taken_twice(main, reducer, bench, poli
     begin(main, policy, "b")
     main.append("hook_call", {"hook": "h", "input": 1})
     with Run(main, reducer, bench.tools) as run:
-        assert len(run.state) == 3
         first = run.tool(policy, {"what": "a"}, call_id="a")
         second = run.tool(policy, {"what": "b"})
         assert not run.hook("h", 1, lambda given: "allow").ok
@@ -311,6 +310,22 @@ def test_a_step_that_was_recovered_is_not_taken_twice(main, reducer, bench, poli
         assert run.tool(policy, {"what": "b"}).ok
     assert len(main.in_flight()) == 0
     assert [event.call_id for event in main.events(types={"tool_call"})][2:] == [f"c{main.head.seq - 1}"]
+
+
+def test_looking_at_the_state_settles_what_needs_no_person(main, reducer, bench) -> None:
+    """A request made of the state before a recovery would ask for what is done already."""
+    begin(main, "retry", "a")
+    with Run(main, reducer, bench.tools) as run:
+        run.observe(lambda event: run.state)
+        assert [row[1] for row in run.state] == ["tool_call", "recovery", "tool_result"]
+        assert bench.done == ["a"]
+    begin(main, "ask", "b")
+    with Run(main, reducer, bench.tools) as run:
+        assert len(run.state) == 4
+        with pytest.raises(castlog.InFlight):
+            run.note("x")
+        run.recover({"b": "fail"})
+        assert len(run.state) == 6
 
 
 def test_a_harness_that_saw_the_recovery_may_call_again(main, reducer, bench) -> None:

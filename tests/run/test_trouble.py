@@ -218,6 +218,39 @@ def test_a_sub_agent_is_a_child_of_its_call(store, main, reducer) -> None:
     ]
 
 
+def test_a_model_is_not_asked_by_a_state_before_the_recovery(main, bench) -> None:
+    """A loop that never calls recover: what was in flight has its result in the next request."""
+    main.append("user_message", {"text": "begin"})
+    call = {"id": "t", "name": "retry", "args": {"what": 1}}
+    main.append("model_response", {"content": "", "tool_calls": [call]})
+    main.append("tool_call", {"name": "retry", "args": {"what": 1}, "in_flight": "retry"}, call_id="t")
+    with Run(main, castlog.conversation, bench.tools) as run:
+        while run.state["awaiting"] != "user":
+            messages = run.state["messages"]
+            assert not messages[-1].get("synthetic")
+            run.model({"messages": messages}, lambda request: {"content": str(request["messages"][-1]["content"])})
+        assert "did" in run.state["messages"][-1]["content"]
+    assert bench.done == [1]
+
+
+def test_nothing_is_imported_into_a_branch_that_is_run(store, main, reducer, tmp_path) -> None:
+    """An export that has grown elsewhere would move it; it comes in once the run has ended."""
+    main.append("note", {"n": 1})
+    with open(tmp_path / "a.jsonl", "wb") as file:
+        store.export(main, file)
+    with castlog.open("memory:") as other:
+        other.import_castlog(tmp_path / "a.jsonl")
+        grown = other.branch(main.rev)
+        grown.append("note", {"n": 2})
+        with open(tmp_path / "b.jsonl", "wb") as file:
+            other.export(grown, file)
+    with Run(main, reducer), pytest.raises(castlog.Conflict, match="being run by"):
+        store.import_castlog(tmp_path / "b.jsonl")
+    assert main.head.seq == 1
+    store.import_castlog(tmp_path / "b.jsonl")
+    assert main.head.seq == 2
+
+
 def test_a_conversation_driven_by_its_state(main) -> None:
     """The built-in reducer is enough to go on from: who is awaited, what is to do."""
 

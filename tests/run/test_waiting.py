@@ -237,7 +237,10 @@ def test_recovery_on_a_loop(main, branch, reducer) -> None:
         async with castlog.aio.Run(branch, reducer) as run:
             with pytest.raises(castlog.InFlight):
                 await run.user("hi")
+            with pytest.raises(castlog.InFlight, match="await recover"):
+                run.state  # noqa: B018
             await run.recover({"asked": Result(True, 1)})
+            assert run.state == main.restore(reducer).state
 
     asyncio.run(ask())
     assert main.in_flight() == []
