@@ -159,11 +159,13 @@ def result_on(other: View, call: Event, call_id: str | None) -> Event | None:
 
 
 def _answer(branch: View, call: PlannedCall) -> Draft | None:
-    result = KINDS[call.type].result
+    kind = KINDS[call.type]
     if call.action == FAIL:
-        return Draft(result, failure(_LOST), call_id=call.call_id)
+        return Draft(kind.result, failure(_LOST), call_id=call.call_id)
     if call.action == RESULT:
-        return Draft(result, call.decision.result, call_id=call.call_id)
+        given = call.decision.result or {}
+        said = kind.keep(given.get("output")) if given.get("ok") is not False else given
+        return Draft(kind.result, said, call_id=call.call_id)
     if call.action == FROM:
         assert call.decision.branch is not None
         found = _result_on(branch.session.branch(call.decision.branch), call.event, call.call_id)
@@ -178,12 +180,12 @@ def _planned(
     attempt, recorded = 1, None
     for seq, acted, item in past:
         if seq > event.seq and isinstance(item, dict) and item.get("call_id") == call_id:
-            recorded = None if acted else _recorded(item)
+            recorded = None if acted else _recorded(item, branch, event)
             attempt += acted and item.get("action") == RETRY
     policy = _policy(event)
     decision = given or recorded or Decision(policy, by=POLICY)
-    if decision.action == FROM:
-        _require_result(branch, event, call_id, decision.branch or "")
+    if given is not None and given.action == FROM:
+        _require_result(branch, event, call_id, given.branch or "")
     payload = event.payload if isinstance(event.payload, dict) else {}
     name = payload.get("hook" if event.type == "hook_call" else "name")
     return PlannedCall(
@@ -233,11 +235,16 @@ def _kept(call: PlannedCall, reason: str | None, *, brief: bool = False) -> dict
     return said
 
 
-def _recorded(item: dict[str, Any]) -> Decision | None:
+def _recorded(item: dict[str, Any], branch: View, call: Event) -> Decision | None:
+    """Return a decision from the log, or None when it says nothing, or when the branch it names has no result now."""
     try:
-        return msgspec.convert(item, Decision)
-    except msgspec.ValidationError:
+        decision = msgspec.convert(item, Decision)
+        if decision.action == FROM:
+            _require_result(branch, call, item["call_id"], decision.branch or "")
+    except (msgspec.ValidationError, NotFound):
         return None
+    says = decision.action in (RETRY, FAIL, FROM) or (decision.action == RESULT and decision.result is not None)
+    return decision if says else None
 
 
 def _unanswered(branch: View, event: Event) -> Iterable[str]:

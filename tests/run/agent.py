@@ -2,7 +2,8 @@
 
 `agent.py STORE REV EFFECTS POLICY [DIE_AT before|after]` goes on with a branch and says on its standard output what was
 acknowledged: `state SEQ DIGEST` after each look at the state, `result CALL` after each result seen, `done` at the end.
-With DIE_AT it kills itself at that commit. A line in EFFECTS is an effect: the key of the call it belongs to.
+With DIE_AT it kills itself at that commit; with THREADS in its environment it works in threads. A line in EFFECTS is an
+effect: the key of the call it belongs to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,19 @@ def go_on(run: castlog.Run[dict[str, Any]], said: Callable[[str], object]) -> No
             return
 
 
+def go_on_in_threads(run: castlog.Run[dict[str, Any]], said: Callable[[str], object]) -> None:
+    """Call the tools that were not called yet, four at a time."""
+    called = {payload["args"]["n"] for kind, payload in run.state["seen"] if kind == "tool_call"}
+    said(f"state {run.seq} {digest(run.state)}")
+
+    def call(n: int) -> None:
+        result = run.tool("work", {"n": n}, call_id=f"work{n}")
+        said(f"result work{n} {result.ok}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(call, [n for n in range(20) if n not in called]))
+
+
 def digest(state: Any) -> str:
     """Return what tells states apart."""
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
@@ -116,7 +131,8 @@ def main() -> None:
     path, rev, effects, policy, *dying = sys.argv[1:]
 
     def said(line: str) -> None:
-        print(line, flush=True)  # noqa: T201 - the acknowledgement
+        sys.stdout.write(f"{line}\n")  # in one, as threads acknowledge at once
+        sys.stdout.flush()
 
     with castlog.open(path) as store:
         if dying:
@@ -125,7 +141,8 @@ def main() -> None:
         try:
             with castlog.Run(store.branch(rev), fold, tools(Path(effects), policy), castlog.Every(events=4)) as run:
                 said("has it")
-                go_on(run, said)
+                go = go_on_in_threads if os.environ.get("THREADS") else go_on
+                go(run, said)
                 said("done")
         except castlog.Conflict as error:
             said(f"conflict {error.pid}")

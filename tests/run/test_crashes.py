@@ -198,6 +198,25 @@ def test_killed_processes(disk_store, tmp_path, policy, when) -> None:
     assert disk_store.running() == []
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_killed_while_threads_call_tools(disk_store, tmp_path, policy) -> None:
+    """Several calls are in flight at once: each is settled by itself, and all are done in the end."""
+    for at in range(0, 40, 3) if LONG else (9,):
+        killed = World(disk_store.create_session("x").branch("main"), tmp_path / f"effects{at}", policy)
+        argv = [sys.executable, agent.__file__, disk_store.target, killed.branch.rev, str(killed.effects), policy]
+        env = {**os.environ, "THREADS": "4"}
+        first = subprocess.run([*argv, str(at), "after"], capture_output=True, text=True, timeout=60, env=env)
+        killed.acknowledged += first.stdout.splitlines()
+        killed.check()
+        killed.decide()
+        second = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+        assert second.stdout.endswith("done\n"), second.stderr
+        killed.acknowledged += second.stdout.splitlines()
+        killed.check()
+        assert killed.branch.in_flight() == []
+        assert len({event.call_id for event in killed.branch.events(types={"tool_result"})}) == 20
+
+
 def test_two_processes_resume_and_one_goes_on(disk_store, tmp_path) -> None:
     """The other is told who has it, writes nothing, and may fork."""
     for number in range(10 if LONG else 2):

@@ -218,6 +218,30 @@ def test_a_fork_between_call_and_result_names_the_branch_that_has_it(session, ma
     assert bench.done == []
 
 
+def test_a_recorded_decision_that_means_nothing_any_more(session, main, reducer) -> None:
+    """Its branch is gone, or its words are odd: the call is asked about again."""
+    begin(main)
+    other = main.fork("other")
+    other.append("tool_result", {"ok": True, "output": 1}, call_id="c")
+    assert decide(main, {"c": "from:other"}).undecided == ()
+    other.delete()
+    assert [call.action for call in recovery_plan(main).calls] == ["ask"]
+    for odd in ("explode", "result", 7, None):
+        main.append("recovery", {"calls": [{"call_id": "c", "action": odd}, "odd"]})
+        assert [call.action for call in recovery_plan(main).calls] == ["ask"]
+
+
+def test_a_result_given_for_a_model_or_a_hook(main, reducer) -> None:
+    """Is kept as what they return is kept."""
+    main.append("model_request", {"q": 1}, call_id="m")
+    main.append("hook_call", {"hook": "h", "input": 1}, call_id="h")
+    with Run(main, reducer) as run:
+        run.recover({"m": Result(True, "by hand"), "h": Result(True, "allow")})
+        assert run.hook("h", 1, lambda given: "deny").output == {"decision": "allow"}
+    assert main.read(4).payload == {"content": "by hand"}
+    assert main.in_flight() == []
+
+
 def test_parallel_calls_half_answered(main, reducer, bench) -> None:
     """Only those without a result are settled, each by its policy, in one plan."""
     main.extend(
