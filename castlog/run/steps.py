@@ -31,8 +31,8 @@ S = TypeVar("S")
 Function = Callable[..., Any]
 Effect = Callable[[Event], Awaitable[Any]]
 
-# What a tool or an observer does while it is called by a recovery does not wait for that to end.
-_recovering: ContextVar[bool] = ContextVar("recovering", default=False)
+# The runs whose recovery calls a tool or an observer here: what that does in them does not wait for it to end.
+_recovering: ContextVar[frozenset[Steps[Any]]] = ContextVar("recovering", default=frozenset())
 
 
 class Steps(Generic[S]):
@@ -85,7 +85,7 @@ class Steps(Generic[S]):
         """
         if not self.log.closed:
             with suppress(InFlight):  # the next step says so
-                if not (self._recovered or _recovering.get()):
+                if not (self._recovered or self in _recovering.get()):
                     await self.recover()
             await self.log.flush()
         self._settled = []
@@ -94,7 +94,7 @@ class Steps(Generic[S]):
     def look_now(self) -> S:
         """Return the state without waiting; raises InFlight while something is to be settled first."""
         unsettled = self.log.in_flight
-        if unsettled and not (self._recovered or self._script or _recovering.get() or self.log.closed):
+        if unsettled and not (self._recovered or self._script or self in _recovering.get() or self.log.closed):
             raise recovery.unsettled(unsettled)
         self._settled = []
         return self.log.journal.state
@@ -206,6 +206,8 @@ class Steps(Generic[S]):
         try:
             value = await effect(call)
             return await self._answer(kind, call, kind.keep(value))
+        except InFlight:
+            raise  # a sub-agent's run needs a person: this call stays in flight until that has decided
         except Exception as error:
             try:
                 return await self._answer(kind, call, arrived() | failure(error))
@@ -258,7 +260,7 @@ class Steps(Generic[S]):
 
     async def _ready(self) -> None:
         """Make sure that a step may begin: nothing is left in flight, and all is folded."""
-        if not self._recovered and not _recovering.get():
+        if not self._recovered and self not in _recovering.get():
             await self.recover()
         await self.log.make_ready()
 
@@ -274,7 +276,7 @@ class Steps(Generic[S]):
             return Plan(())
 
     async def _recover(self, decisions: Mapping[str, str | Result] | None) -> Plan:
-        token = _recovering.set(True)
+        token = _recovering.set(_recovering.get() | {self})
         try:
             plan = await self._settle(decisions)
         finally:

@@ -374,6 +374,26 @@ def test_a_tool_that_is_run_again_may_take_steps(main, reducer) -> None:
     assert last(main) == ("tool_result", "c", {"ok": True, "output": 1})
 
 
+def test_a_sub_agent_that_needs_a_person_leaves_its_parent_waiting(store, main, reducer) -> None:
+    """A recovered tool that opens another run recovers that one; what is asked there is no result of the tool."""
+    call = begin(main, "retry", name="delegate", args=None)
+    child = store.create_session("child", parent=call).branch("main")
+    begin(child, "ask")
+
+    def delegate() -> object:
+        with Run(child, reducer, {"ask": lambda what: what}) as sub:
+            return sub.tool("ask", {"what": "more"}).output
+
+    for _ in range(2):
+        with Run(main, reducer, {"delegate": delegate}) as run, pytest.raises(castlog.InFlight, match=r"c \(ask\)"):
+            run.recover()
+    assert [event.id for event in main.in_flight()] == [call.id]
+    decide(child, {"c": "fail"})
+    with Run(main, reducer, {"delegate": delegate}) as run:
+        run.recover()
+    assert last(main) == ("tool_result", "c", {"ok": True, "output": "more"})
+
+
 def test_calls_of_a_foreign_record(main, reducer) -> None:
     """A record that opened several calls is planned for each that has no result."""
     main.append("note", {})
