@@ -103,7 +103,9 @@ def failure(error: BaseException | str) -> dict[str, Any]:
     if isinstance(error, str):
         return {"ok": False, "error": error}
     kind, words = type(error).__name__, str(error)
-    return {"ok": False, "error": f"{kind}: {words}" if words else kind}
+    text = f"{kind}: {words}" if words else kind
+    # File names that are no UTF-8 hold lone surrogates, which no log can keep.
+    return {"ok": False, "error": text.encode("utf-8", "backslashreplace").decode("utf-8")}
 
 
 def interruption(stop: BaseException) -> dict[str, Any]:

@@ -6,6 +6,7 @@ follows. What the steps wait for is in `port`, what they write and fold in `log`
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -226,7 +227,8 @@ class Steps(Generic[S]):
             await self.log.append(Draft(kind.result, said, call_id=call.call_id))
 
     async def _use(self, tool: Tool, attempt: int, call: Event) -> Any:
-        args, named = tool.arguments(call.payload["args"], Call.of(call, attempt))
+        given = copy.deepcopy(call.payload["args"])  # the state may hold what was recorded, and a tool may change this
+        args, named = tool.arguments(given, Call.of(call, attempt))
         return await self._port.call(tool.function, *args, **named)
 
     async def _consume(self, answer: Any, stream: Stream, on_delta: Observer | None) -> Any:

@@ -416,3 +416,23 @@ def test_an_interrupted_fold_is_mended(main) -> None:
             run.note("b")
         run.note("c")
         assert run.state == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_a_failure_that_no_log_can_keep_is_made_one_that_can(main, reducer) -> None:
+    """An exception's text with a lone surrogate, as names of files have, is a failed result like any other."""
+
+    def fail() -> None:
+        raise ValueError("cannot parse caf\udce9.txt")
+
+    with Run(main, reducer) as run:
+        result = run.tool("fail", function=fail)
+        assert (result.ok, result.error) == (False, "ValueError: cannot parse caf\\udce9.txt")
+    assert main.in_flight() == []
+
+
+def test_a_tool_may_change_its_arguments(main, reducer) -> None:
+    """What it does to them changes neither the state nor what was recorded."""
+    with Run(main, castlog.conversation) as run:
+        run.tool("rm", {"paths": ["a", "b"]}, call_id="k", function=lambda paths: paths.clear())
+        assert run.state == main.restore(castlog.conversation).state
+    assert main.read(1).payload["args"] == {"paths": ["a", "b"]}
